@@ -16,7 +16,8 @@ enum CopyLimit {
                 EventScanner.scan(bytes[...]), id: corpus.ids[index], projectID: 1, envelope: envelope)
         }
         let copies = stride(from: 0, to: records.count, by: rowsPerCopy).map { start in
-            PostgresCopy.bytes(StoreGroup(records: Array(records[start..<min(start + rowsPerCopy, records.count)])))
+            let group = StoreGroup(records: Array(records[start..<min(start + rowsPerCopy, records.count)]))
+            return PostgresCopy.bytes(group.records, in: group.batches)
         }
         let shared = Locked<(next: Int, failure: String?)>((0, nil))
         let start = ContinuousClock.now

@@ -46,7 +46,7 @@ struct Load {
                 batchID: generator.next(unixMilliseconds: 1_767_225_600_000), sentAt: 1_767_225_600_000)
             if ofClients {
                 let sent = Int64(first / batchSize / Self.installs * batchSize)
-                (envelope.installID, envelope.word) = (installs[first / batchSize % Self.installs], 1)
+                (envelope.installID, envelope.reportVersion) = (installs[first / batchSize % Self.installs], 1)
                 (envelope.created, envelope.acknowledged) = (sent + Int64(batch.count), sent)
             }
             return HTTPConnection.request(body: EventBatch(envelope: envelope, events: batch).encoded())

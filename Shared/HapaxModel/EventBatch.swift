@@ -19,9 +19,9 @@ package struct EventBatch: Sendable {
         package var sentAt: Int64?
         /// The queue file that the events come from.
         package var installID: EventID?
-        /// The version of the install's report, from 1: raised by each change of ``held``, ``gone`` or ``refused``. Of two envelopes the one with
+        /// The version of the install's report, from 1: raised by each change of ``held``, ``removed`` or ``refused``. Of two envelopes the one with
         /// the greater version is the later one, in whatever order they arrive.
-        package var word: Int64?
+        package var reportVersion: Int64?
         /// The highest sequence that the install has assigned.
         package var created: Int64?
         /// The highest sequence that an answer has settled.
@@ -29,13 +29,13 @@ package struct EventBatch: Sendable {
         /// The sequences below the last event of this batch that still wait and are not in it; at most ``EventLimits/maximumReportedRanges`` ranges.
         package var held: [ClosedRange<Int64>]
         /// The sequences of removed events, which will never come; at most ``EventLimits/maximumReportedRanges`` ranges.
-        package var gone: [Gone]
+        package var removed: [Removed]
         /// Counts of events refused at intake, which have no sequence, since the install began; at most ``EventLimits/maximumDropReasons``
         /// reasons.
         package var refused: [String: Int64]
 
         /// Sequences that will never come, and why.
-        package struct Gone: Hashable, Sendable {
+        package struct Removed: Hashable, Sendable {
             /// Both ends included.
             package var sequences: ClosedRange<Int64>
             /// A stable name, such as `purged`; at most ``EventLimits/maximumNameBytes`` bytes.
@@ -50,17 +50,17 @@ package struct EventBatch: Sendable {
 
         /// Fields that are nil or empty are left out of the body.
         package init(
-            batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, word: Int64? = nil, created: Int64? = nil,
-            acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], gone: [Gone] = [], refused: [String: Int64] = [:]
+            batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, reportVersion: Int64? = nil, created: Int64? = nil,
+            acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], removed: [Removed] = [], refused: [String: Int64] = [:]
         ) {
             self.batchID = batchID
             self.sentAt = sentAt
             self.installID = installID
-            self.word = word
+            self.reportVersion = reportVersion
             self.created = created
             self.acknowledged = acknowledged
             self.held = held
-            self.gone = gone
+            self.removed = removed
             self.refused = refused
         }
     }
@@ -80,7 +80,7 @@ package struct EventBatch: Sendable {
             writer.id(installID)
             writer.raw(",")
         }
-        if let word = envelope.word { writer.field(#""word":"#, word) }
+        if let reportVersion = envelope.reportVersion { writer.field(#""report_version":"#, reportVersion) }
         if let created = envelope.created { writer.field(#""created":"#, created) }
         if let acknowledged = envelope.acknowledged { writer.field(#""acknowledged":"#, acknowledged) }
         if !envelope.held.isEmpty {
@@ -88,9 +88,9 @@ package struct EventBatch: Sendable {
             writer.raw(envelope.encodedHeld)
             writer.raw(",")
         }
-        if !envelope.gone.isEmpty {
-            writer.raw(#""gone":"#)
-            writer.raw(envelope.encodedGone)
+        if !envelope.removed.isEmpty {
+            writer.raw(#""removed":"#)
+            writer.raw(envelope.encodedRemoved)
             writer.raw(",")
         }
         if !envelope.refused.isEmpty {
@@ -116,10 +116,10 @@ extension EventBatch.Envelope {
         return writer.bytes
     }
 
-    /// ``gone`` as JSON: `[[12,14,"purged"]]`.
-    package var encodedGone: [UInt8] {
-        var writer = JSONWriter(capacity: 2 + gone.count * 32)
-        writer.list(gone) { $0.range($1.sequences, reason: $1.reason) }
+    /// ``removed`` as JSON: `[[12,14,"purged"]]`.
+    package var encodedRemoved: [UInt8] {
+        var writer = JSONWriter(capacity: 2 + removed.count * 32)
+        writer.list(removed) { $0.range($1.sequences, reason: $1.reason) }
         return writer.bytes
     }
 

@@ -23,6 +23,11 @@ package struct RequestProblem: Error, Hashable, Sendable {
         self.members = members
     }
 
+    /// The refusal of a parameter; the detail holds nothing of its value.
+    package static func parameter(_ name: String, _ detail: String) -> RequestProblem {
+        RequestProblem(.invalidParameter, detail: detail, members: ["parameter": .string(String(name.prefix(64)))])
+    }
+
     /// The media type of every refusal (RFC 9457).
     package static let contentType = "application/problem+json"
 
@@ -102,7 +107,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
         /// What it means, for people.
         package var title: String {
             switch self {
-            case .malformed: "The batch cannot be read"
+            case .malformed: "The body cannot be read"
             case .invalidEncoding: "The compressed body cannot be read"
             case .invalidParameter: "A parameter cannot be used"
             case .tooManyEvents: "The batch holds too many events"

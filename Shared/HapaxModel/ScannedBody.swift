@@ -49,7 +49,7 @@ package struct BodyScan {
     package private(set) var envelopeChanged = false
 
     private enum Field: CaseIterable {
-        case batchID, installID, sentAt, created, word, acknowledged, held, gone, refused
+        case batchID, installID, sentAt, created, reportVersion, acknowledged, held, removed, refused
 
         var name: StaticString {
             switch self {
@@ -57,10 +57,10 @@ package struct BodyScan {
             case .installID: "install_id"
             case .sentAt: "sent_at"
             case .created: "created"
-            case .word: "word"
+            case .reportVersion: "report_version"
             case .acknowledged: "acknowledged"
             case .held: "held"
-            case .gone: "gone"
+            case .removed: "removed"
             case .refused: "refused"
             }
         }
@@ -238,19 +238,19 @@ package struct BodyScan {
         case .installID: found.envelope.installID = id(value)
         case .sentAt: found.envelope.sentAt = integer(value).flatMap { $0 <= EventLimits.maximumTime ? $0 : nil }
         case .created: found.envelope.created = integer(value)
-        case .word: found.envelope.word = integer(value).flatMap { $0 > 0 ? $0 : nil }
+        case .reportVersion: found.envelope.reportVersion = integer(value).flatMap { $0 > 0 ? $0 : nil }
         case .acknowledged: found.envelope.acknowledged = integer(value)
         case .held: found.envelope.held = ranges(value, hasReasons: false)?.map(\.sequences) ?? []
-        case .gone: found.envelope.gone = ranges(value, hasReasons: true) ?? []
+        case .removed: found.envelope.removed = ranges(value, hasReasons: true) ?? []
         case .refused: found.envelope.refused = counts(value)
         }
     }
 
     /// - Parameter value: JSON that has been checked.
     /// - Returns: The first ``EventLimits/maximumReportedRanges`` ranges; nil if the value is not a list of ranges.
-    private func ranges(_ value: JSONCursor, hasReasons: Bool) -> [EventBatch.Envelope.Gone]? {
+    private func ranges(_ value: JSONCursor, hasReasons: Bool) -> [EventBatch.Envelope.Removed]? {
         var cursor = value
-        var ranges: [EventBatch.Envelope.Gone] = []
+        var ranges: [EventBatch.Envelope.Removed] = []
         guard cursor.skip(UInt8(ascii: "[")) else { return nil }
         cursor.skipWhitespace()
         if cursor.skip(UInt8(ascii: "]")) { return [] }
@@ -262,7 +262,7 @@ package struct BodyScan {
         return ranges
     }
 
-    private func range(_ cursor: inout JSONCursor, hasReason: Bool) -> EventBatch.Envelope.Gone? {
+    private func range(_ cursor: inout JSONCursor, hasReason: Bool) -> EventBatch.Envelope.Removed? {
         cursor.skipWhitespace()
         guard cursor.skip(UInt8(ascii: "[")), let first = element(&cursor), cursor.skip(UInt8(ascii: ",")), let last = element(&cursor),
             first <= last

@@ -296,7 +296,7 @@ struct PageTests {
                     Event(id: try #require(id($0)), name: name, time: 0, distinctID: "u", sequence: $0, properties: [:]).encoded().bytes
                 }
                 let envelope = EventBatch.Envelope(
-                    installID: install, word: 1, created: numbers.upperBound, acknowledged: numbers.lowerBound - 1)
+                    installID: install, reportVersion: 1, created: numbers.upperBound, acknowledged: numbers.lowerBound - 1)
                 let answer = try await RawHTTP.post(
                     port: server.port, headers: ["Authorization": "Bearer demo", "Content-Type": "application/json"],
                     body: EventBatch(envelope: envelope, events: events).encoded())

@@ -27,9 +27,10 @@ struct GoldenTests {
             Event(id: try #require(next), name: "f", time: 1, distinctID: "d", sequence: 1, properties: ["k": 1]),
         ]
         let envelope = EventBatch.Envelope(
-            batchID: batch, sentAt: 1_763_680_000_123, installID: EventID(uuidString: "0199a385-0000-7000-8000-000000000002"), word: 903,
+            batchID: batch, sentAt: 1_763_680_000_123, installID: EventID(uuidString: "0199a385-0000-7000-8000-000000000002"),
+            reportVersion: 903,
             created: 4711, acknowledged: 40, held: [9...9, 12...14],
-            gone: [.init(15...15, reason: "purged"), .init(20...22, reason: "a\"b")],
+            removed: [.init(15...15, reason: "purged"), .init(20...22, reason: "a\"b")],
             refused: ["quota_full": 3, "opted_out": 1])
         try Golden.expect(
             EventBatch(envelope: envelope, events: events.map { $0.encoded().bytes }).encoded(), matches: "envelope.json")

@@ -80,9 +80,10 @@ struct ScannedBodyTests {
             #""batch_id":"00000000-0000-0000-0000-000000000000""#, #""install_id":[]"#, #""install_id":true"#, #""sent_at":-1"#,
             #""sent_at":253402300800000"#, #""sent_at":1.5"#, #""sent_at":"5""#, #""sent_at":1e999"#, #""created":-1"#,
             #""created":99999999999999999999"#, #""created":null"#, #""refused":1"#,
-            #""word":0"#, #""word":"1""#, #""acknowledged":-1"#, #""held":{}"#, #""held":[1]"#, #""held":[[1]]"#, #""held":[[2,1]]"#,
-            #""held":[[-1,1]]"#, #""held":[[1,2,3]]"#, #""held":[[1,1],[1,1.5]]"#, #""held":[["1","2"]]"#, #""gone":[[1,2]]"#,
-            #""gone":[[1,2,3]]"#, #""gone":[[1,2,"a","b"]]"#, #""gone":[[1,2,null]]"#, #""refused":[]"#, #""refused":{"a":-1}"#,
+            #""report_version":0"#, #""report_version":"1""#, #""acknowledged":-1"#, #""held":{}"#, #""held":[1]"#, #""held":[[1]]"#,
+            #""held":[[2,1]]"#,
+            #""held":[[-1,1]]"#, #""held":[[1,2,3]]"#, #""held":[[1,1],[1,1.5]]"#, #""held":[["1","2"]]"#, #""removed":[[1,2]]"#,
+            #""removed":[[1,2,3]]"#, #""removed":[[1,2,"a","b"]]"#, #""removed":[[1,2,null]]"#, #""refused":[]"#, #""refused":{"a":-1}"#,
             #""refused":{"a":"x"}"#, #""refused":{"a":{"b":1}}"#, #""refused":{"a":1e999}"#,
             #""batch_id":"\u0000""#,
             #""batch_id":"\ud800""#, #""unknown":"\udc00""#, #""unknown":1e400"#,
@@ -98,7 +99,7 @@ struct ScannedBodyTests {
             EventText.nested(33), EventText.nested(5_000), EventText.object(keys: 257), String(repeating: "1", count: 65),
             "{\"a\":\(EventText.nested(40))}",
         ] {
-            for key in ["unknown", "batch_id", "held", "gone", "refused"] {
+            for key in ["unknown", "batch_id", "held", "removed", "refused"] {
                 let body = try read("{\"\(key)\":\(value),\"events\":[\(Self.good)]}")
                 #expect(body.envelope.batchID == nil)
                 #expect(body.events.map(\.problem) == [nil])
@@ -118,20 +119,21 @@ struct ScannedBodyTests {
     @Test("what an install says of itself is read in any layout, and its ranges are bounded (I13)")
     func whatAnInstallSaysIsRead() throws {
         let said = try read(
-            #"{"held" : [ [ 9 , 9 ] ,[12,14]],"gone":[[1,2,"pur\u0067ed"]],"refused":{"quota_full":3},"word":7,"acknowledged":8,"events":[]}"#
+            #"{"held" : [ [ 9 , 9 ] ,[12,14]],"removed":[[1,2,"pur\u0067ed"]],"refused":{"quota_full":3},"report_version":7,"acknowledged":8,"events":[]}"#
         ).envelope
         #expect(
             said
                 == EventBatch.Envelope(
-                    word: 7, acknowledged: 8, held: [9...9, 12...14], gone: [.init(1...2, reason: "purged")], refused: ["quota_full": 3]))
+                    reportVersion: 7, acknowledged: 8, held: [9...9, 12...14], removed: [.init(1...2, reason: "purged")],
+                    refused: ["quota_full": 3]))
         for (count, expected) in [(999, 999), (1_000, 1_000), (1_001, 1_000)] {
             let held = (0..<count).map { "[\($0),\($0)]" }.joined(separator: ",")
             let gone = (0..<count).map { "[\($0),\($0),\"r\"]" }.joined(separator: ",")
-            let envelope = try read("{\"held\":[\(held)],\"gone\":[\(gone)],\"events\":[]}").envelope
-            #expect(envelope.held.count == expected && envelope.gone.count == expected)
+            let envelope = try read("{\"held\":[\(held)],\"removed\":[\(gone)],\"events\":[]}").envelope
+            #expect(envelope.held.count == expected && envelope.removed.count == expected)
         }
         let long = String(repeating: "x", count: 201)
-        #expect(try read("{\"gone\":[[1,2,\"\(long)\"]],\"events\":[]}").envelope.gone == [])
+        #expect(try read("{\"removed\":[[1,2,\"\(long)\"]],\"events\":[]}").envelope.removed == [])
     }
 
     // MARK: - I8

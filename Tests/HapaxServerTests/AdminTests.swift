@@ -42,6 +42,9 @@ struct AdminTests {
                 ("POST", "/v1/admin/projects", #"{"name":"new"}"#, [403, 403, 403]),
                 ("PATCH", "/v1/admin/projects/shop", #"{"events_per_second":9}"#, [403, 200, 403]),
                 ("PATCH", "/v1/admin/projects/app", #"{"events_per_second":9}"#, [403, 404, 403]),
+                ("PATCH", "/v1/admin/projects/shop", #"{"derived_ids":"server"}"#, [403, 200, 403]),
+                ("PATCH", "/v1/admin/projects/shop", #"{"derived_ids":"any"}"#, [403, 200, 403]),
+                ("POST", "/v1/admin/keys", #"{"kind":"read","name":"x"}"#, [403, 400, 403]),
                 ("POST", "/v1/admin/keys", #"{"kind":"read","project":"shop"}"#, [403, 201, 403]),
                 ("POST", "/v1/admin/keys", #"{"kind":"admin","project":"shop"}"#, [403, 201, 403]),
                 ("POST", "/v1/admin/keys", #"{"kind":"admin"}"#, [403, 403, 403]),
@@ -80,7 +83,7 @@ struct AdminTests {
         let now = Sample.now
         func admin(_ caller: AdminCaller) -> Admin { Admin(database: store.sql, store: store, now: now, caller: caller) }
         let old = AuditLog.Entry(id: 0, at: now, actor: "long ago", verb: "keys add", detail: "")
-        _ = try await store.sql.change(AuditLog(database: store.sql).noting(old), as: .own)
+        _ = try await store.sql.change([AuditLog(database: store.sql).noting(old)], as: .own)
         let past = now - 401 * 86_400_000
         try await fixture.execute("UPDATE audit SET at = \(kind == .postgres ? "to_timestamp(\(past / 1_000))" : "\(past)")")
         let operators = admin(AdminCaller(name: "root on host"))
@@ -98,6 +101,9 @@ struct AdminTests {
                 ("PATCH", "projects/shop", #"{"events_per_second":9,"derived_ids":"server"}"#), ("POST", "clock/accept", ""),
                 // What is refused, and what is only tried, changes nothing.
                 ("POST", "keys", #"{"kind":"write","project":"nope"}"#), ("POST", "projects", #"{"name":"shop"}"#),
+                ("POST", "unblock", #"{"project":"shop","user":"canary"}"#), ("DELETE", "keys/2", ""),
+                ("PATCH", "retention", #"{"months":99,"yes":true}"#),
+                ("PATCH", "projects/shop", #"{"events_per_second":9,"derived_ids":"server"}"#), ("PATCH", "projects/shop", "{}"),
                 ("POST", "erasures", #"{"project":"shop","user":"canary"}"#), ("POST", "losses/accept", #"{"project":"shop","yes":true}"#),
             ] { _ = try await Self.send(server, method, "/v1/admin/\(path)", key: secret, body) }
             let told = try await Self.send(server, "GET", "/v1/admin/audit?before=4", key: secret).text

@@ -11,17 +11,18 @@ struct BookTests {
 
     /// What an install sends: its words, and events by number and id.
     private struct Sent {
-        var word: Int64 = 0
+        var reportVersion: Int64 = 0
         var created: Int64
         var acknowledged: Int64 = 0
         var held: [ClosedRange<Int64>] = []
-        var gone: [EventBatch.Envelope.Gone] = []
+        var removed: [EventBatch.Envelope.Removed] = []
         /// The number, the event's id, and what is different about it.
         var events: [(number: Int64, id: UInt64, name: String)] = []
 
         func body(of install: EventID) -> [UInt8] {
             let envelope = EventBatch.Envelope(
-                installID: install, word: word, created: created, acknowledged: acknowledged, held: held, gone: gone)
+                installID: install, reportVersion: reportVersion, created: created, acknowledged: acknowledged, held: held, removed: removed
+            )
             return EventBatch(
                 envelope: envelope, events: events.map { Sample.event(Sample.id($0.id), name: $0.name, sequence: $0.number) }
             ).encoded()
@@ -63,24 +64,29 @@ struct BookTests {
             (
                 "purged and held",
                 Sent(
-                    word: 1, created: 14, acknowledged: 9, held: [11...11], gone: [.init(10...10, reason: "purged")],
+                    reportVersion: 1, created: 14, acknowledged: 9, held: [11...11], removed: [.init(10...10, reason: "purged")],
                     events: Self.events(12...13)), [14, 9, 1, 1, 1, 2, 0], 0
             ),
             // A word from before changes nothing.
             (
-                "an old word", Sent(word: 1, created: 12, acknowledged: 9, gone: [.init(11...11, reason: "late")]), [14, 9, 1, 1, 1, 2, 0],
+                "an old word", Sent(reportVersion: 1, created: 12, acknowledged: 9, removed: [.init(11...11, reason: "late")]),
+                [14, 9, 1, 1, 1, 2, 0],
                 0
             ),
             // What it held is there now, and what it had purged was kept after all.
-            ("all there", Sent(word: 2, created: 14, acknowledged: 13, events: Self.events(10...11)), [14, 11, 1, 1, 0, 1, 0], 0),
+            ("all there", Sent(reportVersion: 2, created: 14, acknowledged: 13, events: Self.events(10...11)), [14, 11, 1, 1, 0, 1, 0], 0),
             // Lost between: nobody holds them, and later ones are acknowledged.
-            ("a gap", Sent(word: 2, created: 20, acknowledged: 14, events: Self.events(17...18)), [20, 13, 1, 1, 0, 2, 3], 0),
+            ("a gap", Sent(reportVersion: 2, created: 20, acknowledged: 14, events: Self.events(17...18)), [20, 13, 1, 1, 0, 2, 3], 0),
             (
-                "one comes after all", Sent(word: 2, created: 20, acknowledged: 18, events: Self.events(15...15)), [20, 14, 1, 1, 0, 2, 2],
+                "one comes after all", Sent(reportVersion: 2, created: 20, acknowledged: 18, events: Self.events(15...15)),
+                [20, 14, 1, 1, 0, 2, 2],
                 0
             ),
             // A copied queue: other events under numbers that have rows.
-            ("a copy", Sent(word: 2, created: 20, acknowledged: 18, events: Self.events(17...19, from: 100)), [20, 15, 1, 1, 0, 1, 2], 2),
+            (
+                "a copy", Sent(reportVersion: 2, created: 20, acknowledged: 18, events: Self.events(17...19, from: 100)),
+                [20, 15, 1, 1, 0, 1, 2], 2
+            ),
         ]
         try await RunningServer.run(on: store) { server in
             for step in steps {
@@ -207,9 +213,11 @@ struct BookTests {
                 // Numbers that no honest install gives, often enough to overflow a sum.
                 let last = Int64.max
                 for number in 0..<12 as Range<UInt64> {
-                    let gone: [EventBatch.Envelope.Gone] = [.init(5...last, reason: "purged"), .init(1...1 << 60, reason: "\(number)")]
+                    let removed: [EventBatch.Envelope.Removed] = [
+                        .init(5...last, reason: "purged"), .init(1...1 << 60, reason: "\(number)"),
+                    ]
                     let body = Sent(
-                        word: last, created: last, acknowledged: last, held: [0...last], gone: gone,
+                        reportVersion: last, created: last, acknowledged: last, held: [0...last], removed: removed,
                         events: [(last, 5_000 + number * 2, "paid"), (0, 5_001 + number * 2, "paid"), (7, 6_000 + number, long)]
                     ).body(of: Sample.id(950 + number))
                     #expect(try await server.receipt(body).stored == 2)
@@ -267,7 +275,7 @@ struct BookTests {
         }
         #expect(try await losses.accept(project: "shop", install: nil, isDryRun: false) == 12_000)
         #expect(try await losses.accept(project: "shop", install: nil, isDryRun: true) == 0)
-        let reader = TrustReader(database: store.sql, projectID: 1, turn: QuestionTurn(within: .seconds(60)))
+        let reader = TrustReader(database: store.sql, projectID: 1, purpose: .search(within: .seconds(60)))
         #expect(try await reader.install(Sample.id(7))?.book.figures.refused == 1)
         let plan = try await store.sql.ask(
             "EXPLAIN \(kind == .sqlite ? "QUERY PLAN" as StoreSQL : "") SELECT 1 \(reader.chosen(Sample.id(7)))",
@@ -284,8 +292,8 @@ struct BookTests {
         _ = try await store.projectID(named: "shop")
         try await RunningServer.run(on: store) { server in
             let held = (0..<1_000).map { (n: Int64) -> ClosedRange<Int64> in 1_000 + n * 10...1_001 + n * 10 + (n % 10 == 0 ? 7 : 0) }
-            let gone = (1...99).map { EventBatch.Envelope.Gone($0 * 3...$0 * 3, reason: "\($0)" + String(repeating: "é", count: 95)) }
-            let sent = Sent(word: 1, created: 20_000, acknowledged: 900, held: held, gone: gone, events: [(20_000, 1, "paid")])
+            let gone = (1...99).map { EventBatch.Envelope.Removed($0 * 3...$0 * 3, reason: "\($0)" + String(repeating: "é", count: 95)) }
+            let sent = Sent(reportVersion: 1, created: 20_000, acknowledged: 900, held: held, removed: gone, events: [(20_000, 1, "paid")])
             #expect(try await server.receipt(sent.body(of: Self.install)).stored == 1)
             let install = try await Self.books(server, "/v1/installs/\(Self.install)")
             let ranges = try #require(install["held_ranges"] as? [[Int64]])
@@ -340,13 +348,13 @@ struct BookTests {
         }
         _ = book.add(
             .init(
-                report: try report(.init(word: 1, created: 4)), stored: SequenceSet([1...1, 3...4]),
+                report: try report(.init(reportVersion: 1, created: 4)), stored: SequenceSet([1...1, 3...4]),
                 ended: ["retry": SequenceSet([2...2])]), now: 1)
         #expect(book.figures == .init(given: 4, stored: 3, waiting: 1))
-        _ = book.add(.init(report: try report(.init(word: 1, created: 4)), ended: ["conflict": SequenceSet([2...2])]), now: 2)
+        _ = book.add(.init(report: try report(.init(reportVersion: 1, created: 4)), ended: ["conflict": SequenceSet([2...2])]), now: 2)
         #expect(book.figures == .init(given: 4, stored: 3, refused: 1))
-        _ = book.add(.init(report: try report(.init(word: 1, created: 9))), now: 3)
-        _ = book.add(.init(report: try report(.init(gone: [.init(5...10, reason: "damaged")]))), now: 4)
+        _ = book.add(.init(report: try report(.init(reportVersion: 1, created: 9))), now: 3)
+        _ = book.add(.init(report: try report(.init(removed: [.init(5...10, reason: "damaged")]))), now: 4)
         #expect(book.figures == .init(given: 10, stored: 3, refused: 1, discarded: 6) && book.missing.isEmpty)
         _ = book.add(.init(report: try report(.init(created: 1)), ended: ["name_too_long": SequenceSet([12...12])]), now: 5)
         #expect(book.figures == .init(given: 12, stored: 3, refused: 2, discarded: 6, waiting: 1))

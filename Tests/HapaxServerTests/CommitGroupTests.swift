@@ -115,14 +115,15 @@ struct CommitGroupTests {
     func reportsAreMerged() throws {
         let (one, two) = (Sample.id(77), Sample.id(78))
         let said = [
-            EventBatch.Envelope(installID: one, word: 3, created: 9, acknowledged: 1, held: [2...2], refused: ["quota_full": 4]),
+            EventBatch.Envelope(installID: one, reportVersion: 3, created: 9, acknowledged: 1, held: [2...2], refused: ["quota_full": 4]),
             EventBatch.Envelope(installID: two, created: 5),
-            EventBatch.Envelope(installID: one, word: 2, created: 8, acknowledged: 4, gone: [.init(1...1, reason: "purged")]),
+            EventBatch.Envelope(installID: one, reportVersion: 2, created: 8, acknowledged: 4, removed: [.init(1...1, reason: "purged")]),
             EventBatch.Envelope(installID: one), EventBatch.Envelope(created: 7),
         ]
         let expected = [
             InstallReport(
-                .init(installID: one, word: 3, created: 9, acknowledged: 4, held: [2...2], refused: ["quota_full": 4]), projectID: 1),
+                .init(installID: one, reportVersion: 3, created: 9, acknowledged: 4, held: [2...2], refused: ["quota_full": 4]),
+                projectID: 1),
             InstallReport(.init(installID: two, created: 5), projectID: 1),
         ]
         for said in [said, said.reversed()] {

@@ -170,12 +170,12 @@ struct EventStoreContractTests {
         try await say(.init(installID: install, created: 1), project: 2)
         try await say(
             .init(
-                installID: install, word: 5, created: 9, acknowledged: 3, held: [4...4, 6...7],
-                gone: [.init(5...5, reason: "'); DROP TABLE events; --")],
+                installID: install, reportVersion: 5, created: 9, acknowledged: 3, held: [4...4, 6...7],
+                removed: [.init(5...5, reason: "'); DROP TABLE events; --")],
                 refused: ["quota_full": 2]))
-        // Late, repeated, or without a word: what only rises rises, the rest stays.
-        try await say(.init(installID: install, word: 4, created: 12, acknowledged: 1, refused: ["quota_full": 1]))
-        try await say(.init(installID: install, word: 5, created: 9))
+        // Late, repeated, or without a reportVersion: what only rises rises, the rest stays.
+        try await say(.init(installID: install, reportVersion: 4, created: 12, acknowledged: 1, refused: ["quota_full": 1]))
+        try await say(.init(installID: install, reportVersion: 5, created: 9))
         try await say(.init(installID: install, acknowledged: 8))
         let columns = "project_id, created, acknowledged, word, held, gone, refused"
         let rows = try await fixture.rows("SELECT \(columns) FROM installs ORDER BY project_id").map {

@@ -269,8 +269,8 @@ struct HostileRequestTests {
 
     @Test("An envelope without events is charged for what its install says (I13)")
     func reportsAreCharged() throws {
-        let gone = (0..<1_000).map { EventBatch.Envelope.Gone($0 * 2...$0 * 2, reason: String(repeating: "x", count: 200)) }
-        let request = try Sample.request([], envelope: .init(installID: Sample.id(9), word: 1, gone: gone))
+        let gone = (0..<1_000).map { EventBatch.Envelope.Removed($0 * 2...$0 * 2, reason: String(repeating: "x", count: 200)) }
+        let request = try Sample.request([], envelope: .init(installID: Sample.id(9), reportVersion: 1, removed: gone))
         // The reasons are cut (S11), and the book is read for it.
         #expect(request.bytes > 70_000)
     }

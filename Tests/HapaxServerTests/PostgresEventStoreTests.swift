@@ -54,7 +54,8 @@ struct PostgresEventStoreTests {
         let other = try PostgresConnection(uri: uri)
         let record = Sample.record(Sample.id(1), properties: ["amount": 1])
         try other.execute("BEGIN")
-        try other.copyIn(PostgresCopy.statement, PostgresCopy.bytes(Sample.group([record])))
+        let group = Sample.group([record])
+        try other.copyIn(PostgresCopy.statement, PostgresCopy.bytes(group.records, in: group.batches))
         async let found = store.commit(
             Sample.group([Sample.record(Sample.id(1)), Sample.record(Sample.id(2))]), writer: 0)
         // The store's session is waiting for ours when PostgreSQL says so.
@@ -120,7 +121,7 @@ struct PostgresEventStoreTests {
         }
     }
 
-    @Test("A session that was cut while it rested is replaced without a word: nothing had been asked of it (I15)")
+    @Test("A session that was cut while it rested is replaced without a reportVersion: nothing had been asked of it (I15)")
     func restedSessionIsReplaced() async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
         let store = try await open(uri)

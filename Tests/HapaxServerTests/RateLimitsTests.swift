@@ -71,7 +71,7 @@ struct RateLimitsTests {
             #expect((1...2).contains(try #require(Int(refused?["Retry-After"] ?? ""))))
             // What a device says of itself is no event (A19).
             for word in 1...3 as ClosedRange<Int64> {
-                let report = EventBatch(envelope: .init(installID: Sample.id(9_000), word: word, created: 3), events: [])
+                let report = EventBatch(envelope: .init(installID: Sample.id(9_000), reportVersion: word, created: 3), events: [])
                 #expect(try await server.post(report.encoded()).status == 200)
             }
             #expect(try await post(1_000, key: RunningServer.otherKey).receipt().stored == 1_000)

@@ -12,7 +12,7 @@ struct RoleTests {
         let roles = try await TwoRoles()
         let store = try await roles.open(admin: roles.admin)
         #expect(try await store.projectID(named: "shop") == 1)
-        let report = try #require(InstallReport(.init(installID: Sample.id(9), word: 1, created: 3), projectID: 1))
+        let report = try #require(InstallReport(.init(installID: Sample.id(9), reportVersion: 1, created: 3), projectID: 1))
         for _ in 0..<2 { _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))], reports: [report]), writer: 0) }
         try await store.performUpkeep()
         try await store.check()

@@ -20,7 +20,9 @@ struct StoreFileTests {
     ]
 
     private static let report = InstallReport(
-        .init(installID: Sample.id(900), word: 2, created: 4, acknowledged: 1, held: [2...2], gone: [.init(3...3, reason: "purged")]),
+        .init(
+            installID: Sample.id(900), reportVersion: 2, created: 4, acknowledged: 1, held: [2...2],
+            removed: [.init(3...3, reason: "purged")]),
         projectID: 1)
 
     private static func fill(_ store: any EventStore) async throws {

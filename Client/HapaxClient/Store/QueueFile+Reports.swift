@@ -70,13 +70,13 @@ extension QueueFile {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
         report.lastRow = removed.last?.id ?? 0
-        report.envelope.gone = removed.map { EventBatch.Envelope.Gone($0.sequences, reason: $0.reason) }
+        report.envelope.removed = removed.map { EventBatch.Envelope.Removed($0.sequences, reason: $0.reason) }
         if let install = report.install.flatMap({ EventID(bytes: $0) }) {
             report.envelope.installID = install
             return report
         }
         report.envelope.installID = counters.installID
-        (report.envelope.word, report.envelope.created, report.envelope.acknowledged) = (
+        (report.envelope.reportVersion, report.envelope.created, report.envelope.acknowledged) = (
             counters.word, counters.created, counters.acknowledged
         )
         report.envelope.refused = counters.refused
@@ -109,7 +109,7 @@ extension QueueFile {
         guard report.lastRow > 0 else { return }
         try db.execute(
             sql: "DELETE FROM gone WHERE id <= ? AND install_id IS ? AND word <= ?",
-            arguments: [report.lastRow, report.install, report.envelope.word ?? .max])
+            arguments: [report.lastRow, report.install, report.envelope.reportVersion ?? .max])
         counters.unreported -= Int64(db.changesCount)
     }
 }

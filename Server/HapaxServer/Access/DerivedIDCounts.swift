@@ -1,5 +1,10 @@
 import HapaxModel
 
+/// What becomes of events with derived ids.
+enum DerivedIDRule: Sendable {
+    case taken, counted, refused
+}
+
 /// How many events with derived ids came with keys that are no server keys: who takes them from server keys only
 /// (``Registry/DerivedIDs``) sees first what would be refused then. A value without clock or lock.
 struct DerivedIDCounts: Sendable {

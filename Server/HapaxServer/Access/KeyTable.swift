@@ -83,7 +83,7 @@ struct KeyTable: Sendable {
     }
 
     /// See ``Registry/DerivedIDs``.
-    func derivedIDs(of holder: Holder) -> IngestRequest.DerivedIDRule {
+    func derivedIDs(of holder: Holder) -> DerivedIDRule {
         if holder.kind == .server { return .taken }
         return holder.projectID.map(guarded.contains) == true ? .refused : .counted
     }

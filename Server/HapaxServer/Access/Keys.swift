@@ -10,7 +10,7 @@ final class Keys: Sendable {
         var projectID: Int32
         /// What clients call the project.
         var publicID: String?
-        var derivedIDs: IngestRequest.DerivedIDRule
+        var derivedIDs: DerivedIDRule
         /// Whose events are refused; nil if nobody's are.
         var blocked: BlockedUsers?
         /// nil for a key of the settings.
@@ -102,12 +102,12 @@ final class Keys: Sendable {
     func project(of reader: Holder, named name: String?) throws(RequestProblem) -> Int32 {
         if let projectID = reader.projectID {
             guard name == nil || reader.kind == .admin && name == projectNamesByID[projectID] else {
-                throw QueryParameters.problem("project", "is for an admin key of all projects; this key is for one")
+                throw RequestProblem.parameter("project", "is for an admin key of all projects; this key is for one")
             }
             return projectID
         }
         guard let projectID = name.flatMap({ name in table.withLock { $0.projects[name] } }) else {
-            throw QueryParameters.problem("project", "must name a project: \(projectNames.joined(separator: ", "))")
+            throw RequestProblem.parameter("project", "must name a project: \(projectNames.joined(separator: ", "))")
         }
         return projectID
     }
@@ -122,7 +122,7 @@ final class Keys: Sendable {
     /// For what concerns the whole store.
     func checkAdminOfAll(_ authorization: String?) throws(RequestProblem) {
         guard try admin(authorization).projectID == nil else {
-            throw RequestProblem(.wrongKeyKind, detail: Admin.needsAll.text)
+            throw RequestProblem(.wrongKeyKind, detail: Registry.needsAll.text)
         }
     }
 

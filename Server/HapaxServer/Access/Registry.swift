@@ -76,6 +76,13 @@ package struct Registry: Sendable {
             return project
         }
 
+        /// For people.
+        func name(ofKey id: Int32?) -> String {
+            guard let id else { return "a key of the settings" }
+            let name = keys.first { $0.id == id }?.name ?? ""
+            return "key \(id)\(name.isEmpty ? "" : " (\(name))")"
+        }
+
         func key(_ id: Int32) throws(Problem) -> Key {
             guard let key = keys.first(where: { $0.id == id }) else { throw .notFound("there is no key with that number") }
             return key
@@ -98,6 +105,8 @@ package struct Registry: Sendable {
             }
         }
     }
+
+    static let needsAll = Problem.notAllowed("this concerns all projects, and the admin key is for one")
 
     // MARK: - Reading
 
@@ -165,8 +174,9 @@ package struct Registry: Sendable {
         try Self.checkName(name)
         guard try await !contents().projects.contains(where: { $0.name == name }) else { throw Self.projectExists }
         let zone = try timeZone.map { try self.zone($0, of: name) }
-        guard !name.isEmpty, !name.contains(where: { ",=\"'".contains($0) }) else {
-            throw Problem.invalid(parameter: "name", "must be a text without commas, = and quotation marks")
+        // It stands in settings and in paths.
+        guard !name.isEmpty, name != ".", name != "..", !name.contains(where: { ",=\"'/".contains($0) }) else {
+            throw Problem.invalid(parameter: "name", "must be a text of 1 to 64 bytes without commas, =, / and quotation marks")
         }
         var random = SystemRandomNumberGenerator()
         let text = String(UInt64.random(in: 0 ... .max, using: &random), radix: 16)
@@ -181,12 +191,13 @@ package struct Registry: Sendable {
                     """
                 ]
             } ?? []
-        let rows = try await database.change(
-            ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"] + zones
-                + ["SELECT project_id FROM projects WHERE public_id = \(publicID)"], as: .owner)
+        try await database.change(
+            ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"] + zones, as: .owner,
+            isMade: "EXISTS (SELECT 1 FROM projects WHERE public_id = \(publicID))")
+        let project = try await contents().project(named: name)
         // Of two who add it at once, one has added it.
-        guard !rows.isEmpty else { throw Self.projectExists }
-        return try await contents().project(named: name)
+        guard project.publicID == publicID else { throw Self.projectExists }
+        return project
     }
 
     private static let projectExists = Problem.exists("there is a project of that name")
@@ -202,8 +213,12 @@ package struct Registry: Sendable {
     ) async throws -> Project {
         let zone = try timeZone.map { try self.zone($0, of: name) }
         let project = try await contents().project(named: name)
+        guard derivedIDs != nil || eventsPerSecond != nil || zone != nil else {
+            throw Problem.invalid(parameter: "body", "must name what to set: derived_ids, events_per_second, time_zone")
+        }
         var statements: [StoreSQL] = []
-        if let derivedIDs {
+        // What is so already is no change.
+        if let derivedIDs, derivedIDs != project.derivedIDs {
             statements.append("UPDATE projects SET derived_ids = \(derivedIDs.rawValue) WHERE project_id = \(project.id)")
         }
         if let eventsPerSecond {
@@ -211,7 +226,9 @@ package struct Registry: Sendable {
                 throw Problem.invalid(parameter: "events_per_second", "must be a number from 1 to 1000000000, or 0 for no limit")
             }
             let limit: StoreSQL = eventsPerSecond == 0 ? "NULL" : "\(eventsPerSecond)"
-            statements.append("UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)")
+            if eventsPerSecond != project.eventsPerSecond ?? 0 {
+                statements.append("UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)")
+            }
         }
         if let zone {
             if try await DayClosing.zones(of: project.id, in: database, as: .own) == nil {
@@ -264,7 +281,8 @@ package struct Registry: Sendable {
 
     /// What began with it ends: streams and exports at once, a request that is arriving is still answered.
     package func revokeKey(_ id: Int32, now: Int64) async throws -> Key {
-        _ = try await contents().key(id)
+        let key = try await contents().key(id)
+        guard key.revokedAt == nil else { return key }
         _ = try await database.change(
             ["UPDATE keys SET revoked_at = \(instant: now / 1_000) WHERE key_id = \(id) AND revoked_at IS NULL"], as: .owner)
         return try await contents().key(id)
@@ -321,8 +339,8 @@ package struct Registry: Sendable {
               \(digest.hex), \(AccessKey.beginning(secret)), \(stored), \(project), \(name), \(instant: now / 1_000), \(end)
             WHERE NOT (\(condition))
             """
-        let others = other("EXISTS (SELECT 1 FROM keys WHERE digest = \(digest.hex))")
-        _ = try await database.change(lock + [insert] + [others].compactMap { $0 }, as: .owner)
+        let isMade: StoreSQL = "EXISTS (SELECT 1 FROM keys WHERE digest = \(digest.hex))"
+        try await database.change(lock + [insert] + [other(isMade)].compactMap { $0 }, as: .owner, isMade: isMade)
         guard let key = try await contents().keys.first(where: { $0.digest == digest }) else {
             throw Problem.exists("another key was made at the same moment, and nothing has been changed: look at the keys and try again")
         }

@@ -24,7 +24,7 @@ extension JSONWriter {
         case .erasing(let begun, _):
             guard let erasure = begun.last else { return }
             members(of: erasure, in: contents)
-            member("linked", list: begun.dropLast()) { writer, erasure in writer.integer(erasure.id) }
+            if !erasure.isOfProject { member("linked_erasures", list: begun.dropLast()) { writer, erasure in writer.integer(erasure.id) } }
         case .unblocked(let project): member("project", project)
         case .losses(let count, let isTrial):
             if isTrial { member("dry_run", true) }
@@ -82,6 +82,7 @@ extension JSONWriter {
     mutating func members(of erasure: Erasures.Erasure, in contents: Registry.Contents) {
         member("erasure", erasure.id)
         member("project", contents.projects.first { $0.id == erasure.projectID }?.name)
+        if erasure.isOfProject { member("removes_project", true) }
         member("state", erasure.doneAt == nil ? "running" : "done")
         member("events", erasure.rows)
         member("asked_at", Timestamp(clampingUnixMilliseconds: erasure.askedAt).description)

@@ -88,40 +88,37 @@ package struct Admin: Sendable {
         let isTrial = verb.isTriedFirst && !saysYes
         let project = try await check(verb, isTrial: isTrial)
         if isTrial, let answer = try await tried(verb) { return answer }
-        let key = caller.keyID.map { id in "key \(id)" }
-        let name: String
-        if let keyID = caller.keyID, let known = try await registry(database).contents().keys.first(where: { $0.id == keyID })?.name,
-            !known.isEmpty
-        {
-            name = "key \(keyID) (\(known))"
-        } else {
-            name = caller.name ?? key ?? "a key of the settings"
-        }
+        // A trial that has found nothing to warn of is no trial any more.
+        if caller.isReadOnly { throw Self.onlyReads }
+        if let project { try await checkIsKept(project, verb) }
+        let actor = if let name = caller.name { name } else { try await contents().name(ofKey: caller.keyID) }
         return try await done(
             verb,
             AuditedStore(
                 database,
-                AuditLog.Entry(id: 0, at: now, actor: name, keyID: caller.keyID, verb: verb.name, project: project, detail: verb.detail)))
+                AuditLog.Entry(id: 0, at: now, actor: actor, keyID: caller.keyID, verb: verb.name, project: project, detail: verb.detail)))
     }
 
     /// Whether the caller may ask for that.
     ///
     /// - Returns: The name of the project that it concerns; nil for the whole store.
     private func check(_ verb: AdminVerb, isTrial: Bool) async throws -> String? {
-        guard !caller.isReadOnly || isTrial else { throw Registry.Problem.notAllowed("this admin key only reads: it changes nothing") }
+        guard !caller.isReadOnly || isTrial else { throw Self.onlyReads }
         let visible = try await contents()
         let isOfOne = caller.projectID != nil
         func only(_ name: String?) throws -> String? {
             guard isOfOne else { return name }
-            guard let name else { throw Self.needsAll }
+            guard let name else { throw Registry.needsAll }
             return try visible.project(named: name).name
         }
         switch verb {
         case .addProject(let name, _), .removeProject(let name):
-            if isOfOne { throw Self.needsAll }
+            if isOfOne { throw Registry.needsAll }
             return name
         case .setProject(let name, _, _, _), .erase(let name, _, _, _, _), .unblock(let name, _), .acceptLosses(let name, _):
             return try only(name)
+        // Whose key it would be is missing: that is another fault.
+        case .addKey(let kind, nil, _, _, _) where kind != .admin: return nil
         case .addKey(_, let project, _, _, _): return try only(project)
         case .rotateKey(let id, _, _), .revokeKey(let id):
             let key = try visible.key(id)
@@ -130,19 +127,29 @@ package struct Admin: Sendable {
         }
     }
 
-    static let needsAll = Registry.Problem.notAllowed("this concerns all projects, and the admin key is for one")
+    private static let onlyReads = Registry.Problem.notAllowed("this admin key only reads: it changes nothing")
+
+    /// What is given to a project that is being removed would go with it.
+    private func checkIsKept(_ project: String, _ verb: AdminVerb) async throws {
+        if case .removeProject = verb { return }
+        let going = try await erasures(database).open().filter(\.isOfProject).map(\.projectID)
+        guard !going.isEmpty, let id = try await contents().projects.first(where: { $0.name == project })?.id, going.contains(id) else {
+            return
+        }
+        throw Registry.Problem.exists("the project is being removed")
+    }
 
     /// What a verb would do; nil if it takes nothing.
     private func tried(_ verb: AdminVerb) async throws -> AdminAnswer? {
         switch verb {
         case .setProject(let name, _, _, _):
             let contents = try await contents()
-            let senders = try await derivedEvents(of: try contents.project(named: name))
+            let project = try contents.project(named: name)
+            let senders = project.derivedIDs == .server ? [] : try await derivedEvents(of: project)
             guard !senders.isEmpty else { return nil }
             let names = senders.prefix(Self.namedSenders).map { sender in
-                let key =
-                    sender.keyID.map { id in "key \(id) \(contents.keys.first { $0.id == id }?.name ?? "")" } ?? "a key of the settings"
-                return "\(sender.events) of \(sender.name.isEmpty ? "other events" : sender.name) with \(key), last on \(sender.lastDay)"
+                let name = sender.name.isEmpty ? "other events" : sender.name
+                return "\(sender.events) of \(name) with \(contents.name(ofKey: sender.keyID)), last on \(sender.lastDay)"
             }
             let rest = senders.count > names.count ? ", and \(senders.count - names.count) more" : ""
             throw Registry.Problem.invalid(
@@ -204,8 +211,7 @@ package struct Admin: Sendable {
             return .losses(try await accept(project, install, isTrial: false), isTrial: false)
         case .setRetention(let months): return .retention(try await Retention(database: database).set(months: months))
         case .applyRetention:
-            try await note(database)
-            try await Retention(database: self.database).advance()
+            try await Retention(database: database).advance()
             return .retention(try await retention())
         case .acceptClock: return .clock(try await ClockMarks(database: database).accept(now: now))
         case .resetClock: return .clockReset(try await ClockMarks(database: database).reset(now: now))
@@ -214,7 +220,7 @@ package struct Admin: Sendable {
 
     /// What is done without a statement of the owner's is noted before.
     private func note(_ database: AuditedStore) async throws(StoreError) {
-        _ = try await self.database.change(AuditLog(database: self.database).noting(database.entry), as: .own)
+        _ = try await self.database.change([AuditLog(database: self.database).noting(database.entry)], as: .own)
     }
 
     private func accept(_ project: String, _ install: String?, isTrial: Bool) async throws -> Int64 {

@@ -59,8 +59,11 @@ package enum AdminVerb: Sendable {
         switch self {
         case .addProject(_, let zone): zone ?? ""
         case .setProject(_, let derivedIDs, let limit, let zone):
-            [derivedIDs.map { "derived ids: \($0.rawValue)" }, limit.map { "events a second: \($0)" }, zone.map { "time zone: \($0)" }]
-                .compactMap { $0 }.joined(separator: ", ")
+            [
+                derivedIDs.map { "derived ids: \($0.rawValue)" }, limit.map { $0 == 0 ? "no limit" : "events a second: \($0)" },
+                zone.map { "time zone: \($0)" },
+            ]
+            .compactMap { $0 }.joined(separator: ", ")
         case .addKey(let kind, _, let name, let isReadOnly, _):
             "\(kind.rawValue)\(isReadOnly ? ", read-only" : "")\(name.isEmpty ? "" : ", \(name)")"
         case .rotateKey(let id, _, _), .revokeKey(let id): "key \(id)"

@@ -19,18 +19,28 @@ package struct AuditLog: Sendable {
         package var detail: String
     }
 
-    static let days: Int64 = 400
+    private static let days: Int64 = 400
+    /// What is too old is looked for among so many of the oldest entries: a change takes as long however many there are.
+    private static let removedAtOnce = 1_000
 
-    /// The statements that note something.
-    func noting(_ entry: Entry) -> [StoreSQL] {
+    /// The statement that notes something.
+    ///
+    /// - Parameter isMade: Whether it has happened.
+    func noting(_ entry: Entry, isMade: StoreSQL = "true") -> StoreSQL {
         let key: StoreSQL = entry.keyID.map { "\($0)" } ?? "NULL"
         let project: StoreSQL = entry.project.map { "\($0)" } ?? "NULL"
-        return [
-            """
+        return """
             INSERT INTO audit (at, key_id, actor, verb, project, detail)
-            VALUES (\(database.dialect.now(entry.at)), \(key), \(entry.actor), \(entry.verb), \(project), \(entry.detail))
+            SELECT \(database.dialect.now(entry.at)), \(key), \(entry.actor), \(entry.verb), \(project), \(entry.detail) WHERE \(isMade)
             """
-        ]
+    }
+
+    /// The statement that removes what is older than 400 days. As with events, a clock that is not believed removes nothing.
+    func expiring() async throws(StoreError) -> StoreSQL {
+        let end = try await database.clock().closing - Self.days * 86_400_000
+        return """
+            DELETE FROM audit WHERE audit_id IN (SELECT audit_id FROM audit ORDER BY audit_id LIMIT \(Self.removedAtOnce)) AND at < \(milliseconds: end)
+            """
     }
 
     /// The latest entries, newest first, at most ``ServerLimits/auditEntries``.
@@ -64,10 +74,16 @@ struct AuditedStore: SQLStore {
 
     func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]] {
         guard case .owner = purpose, !isNoted.withLock({ $0 }) else { return try await base.change(statements, as: purpose) }
-        let old: StoreSQL = "DELETE FROM audit WHERE at < \(milliseconds: entry.at - AuditLog.days * 86_400_000)"
-        let rows = try await base.change([old] + AuditLog(database: base).noting(entry) + statements, as: purpose)
+        let log = AuditLog(database: base)
+        let rows = try await base.change([try await log.expiring(), log.noting(entry)] + statements, as: purpose)
         isNoted.withLock { $0 = true }
         return rows
+    }
+
+    func change(_ statements: [StoreSQL], as purpose: Purpose, isMade: StoreSQL) async throws(StoreError) {
+        let log = AuditLog(database: base)
+        try await base.change([try await log.expiring()] + statements + [log.noting(entry, isMade: isMade)], as: purpose)
+        isNoted.withLock { $0 = true }
     }
 
     var dialect: Dialect { base.dialect }

@@ -22,7 +22,7 @@ struct ReturnQuery: Hashable, Sendable {
     var basis = DailyReport.Basis.closed
 
     /// The most cohorts.
-    static let maximumUnits = 60
+    static let maximumUnits = DailyFigures.returnDays
 }
 
 struct Return: Sendable {
@@ -115,7 +115,7 @@ extension ReturnQuery {
             let ends = rest.first?.starts ?? span[span.count - 1].ends
             news.append(
                 """
-                SELECT distinct_id, \(Self.number(of: "first_counted", span.enumerated().map { ($1.ends, $0) })) AS day FROM report_users
+                SELECT distinct_id, \(BoundNumber.sql(of: "first_counted", span.enumerated().map { ($1.ends, $0) })) AS day FROM report_users
                 WHERE project_id = \(reader.projectID) AND first_counted >= \(instant: span[0].starts) AND first_counted < \(instant: ends)
                   AND first_known = first_counted
                 """)
@@ -231,8 +231,8 @@ extension ReturnQuery {
             ) THEN 1 ELSE 0 END
             """
         let receivedRows: StoreSQL = """
-            SELECT distinct_id, \(Self.number(of: "time", [(first.starts, -1)] + zip(span, span.indices).map { ($0.ends, $1) })) AS day,
-              \(basis == .closed ? Self.number(of: "received_at", zip(span, span.indices).map { ($0.closes, $1) }) : "0") AS known,
+            SELECT distinct_id, \(BoundNumber.sql(of: "time", [(first.starts, -1)] + zip(span, span.indices).map { ($0.ends, $1) })) AS day,
+              \(basis == .closed ? BoundNumber.sql(of: "received_at", zip(span, span.indices).map { ($0.closes, $1) }) : "0") AS known,
               \(earlier) AS earlier
             FROM kept_events WHERE project_id = \(project) AND \(received) AND received_at < \(milliseconds: rows.settled)
               AND event = \(start) AND time < \(instant: last.ends) AND (time < received_at OR NOT (\(dialect.isAhead)))\(unfolded)
@@ -249,13 +249,5 @@ extension ReturnQuery {
 
     private static func joined(_ parts: [StoreSQL], _ separator: StoreSQL) -> StoreSQL {
         parts.dropFirst().reduce(parts.first ?? "") { "\($0)\(separator)\($1)" }
-    }
-
-    /// The number of the first bound that an instant lies before; the last one's behind all of them.
-    static func number(of column: StoreSQL, _ bounds: [(before: Int64, number: Int)]) -> StoreSQL {
-        guard bounds.count > 1 else { return StoreSQL(stringLiteral: "\(bounds[0].number)") }
-        let middle = bounds.count / 2
-        let (low, high) = (number(of: column, Array(bounds[..<middle])), number(of: column, Array(bounds[middle...])))
-        return "CASE WHEN \(column) < \(instant: bounds[middle - 1].before) THEN \(low) ELSE \(high) END"
     }
 }

@@ -14,7 +14,9 @@ package struct Losses: Sendable {
     package func accept(project: String, install: EventID?, isDryRun: Bool) async throws -> Int64 {
         let projectID = try await Registry(database: store.sql).contents().project(named: project).id
         // Each question has its time, however long closing takes in between.
-        func reader() -> TrustReader { TrustReader(database: store.sql, projectID: projectID, turn: QuestionTurn(within: .seconds(60))) }
+        func reader() -> TrustReader {
+            TrustReader(database: store.sql, projectID: projectID, purpose: .search(within: ServerLimits.adminWork))
+        }
         if let install {
             guard let install = try await reader().install(install) else {
                 throw Registry.Problem.notFound("no install of this project has that id; hapax reconcile names those with losses")

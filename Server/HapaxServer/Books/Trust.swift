@@ -61,11 +61,11 @@ package struct Trust: Sendable {
     }
 }
 
-/// Reads books, within a question's time.
+/// Reads books.
 struct TrustReader: Sendable {
     let database: any SQLStore
     let projectID: Int32
-    let turn: QuestionTurn
+    let purpose: Purpose
 
     private var ms: @Sendable (StoreSQL) -> StoreSQL { database.dialect.milliseconds }
 
@@ -83,7 +83,7 @@ struct TrustReader: Sendable {
                   sum(events_waiting) FILTER (WHERE \(silent))
                 \(chosen)
                 """,
-                as: .question(turn)
+                as: purpose
             ).first ?? []
         let numbers = row.map { $0.flatMap { Int64($0) } }
         // A number that cannot be read is no zero.
@@ -111,7 +111,7 @@ struct TrustReader: Sendable {
     /// The commonest ones. Reasons come from senders: they are not read of all installs.
     private func reasons(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Reason] {
         let rows = try await database.ask(
-            "SELECT fates \(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)", as: .question(turn))
+            "SELECT fates \(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)", as: purpose)
         var reasons: [String: Trust.Reason] = [:]
         // One that cannot be read is among the unknown ones.
         for fate in rows.flatMap({ InstallBook.fates($0[0]) ?? [] }) where !fate.isDuplicate && !fate.isRetry {
@@ -157,7 +157,7 @@ struct TrustReader: Sendable {
         let list = columns.dropFirst().reduce(columns[0]) { "\($0), \($1)" }
         return try await database.ask(
             "SELECT \(database.dialect.uuidText("install_id")), \(ms("heard_at")), \(list) \(chosen)",
-            as: .question(turn)
+            as: purpose
         ).map { (row) throws(StoreError) in
             guard let id = row[0].flatMap({ EventID(uuidString: $0) }) else { throw .unavailable("an install's id cannot be read") }
             return Trust.Install(id: id, heardAt: try row.number(1), book: InstallBook(row[2...]) ?? .unreadable)

@@ -3,16 +3,6 @@ import HapaxModel
 import NIOCore
 import NIOSSL
 
-/// The files of the server's certificate, in PEM: the server's own first, then those that lead to its authority (RFC 8446 §4.4.2).
-package struct CertificateFiles: Equatable, Sendable {
-    package var certificate: String
-    package var key: String
-
-    package init(certificate: String, key: String) {
-        (self.certificate, self.key) = (certificate, key)
-    }
-}
-
 /// The certificate under which the server speaks TLS: as its files were when they were last of use.
 final class Certificate: Sendable {
     /// Why the files are of no use. The text holds nothing of the key.

@@ -3,8 +3,8 @@ import HapaxModel
 /// Limits how many requests work at once, in turns by project. A request that costs its sender little and the server much delays its own
 /// project's requests, and others' by one piece of work at most.
 ///
-/// There are four kinds: ``work()`` for the processor, taken before a body is unpacked and never held while waiting for the store or a socket;
-/// ``questions()`` for lists and counts; ``dryRuns()``; ``exports()`` for the steps of exports. Only a dry run holds a turn while it waits for
+/// There are five kinds: ``work()`` for the processor, taken before a body is unpacked and never held while waiting for the store or a socket;
+/// ``questions()`` for lists and counts; ``dryRuns()``; ``exports()`` for the steps of exports; ``searches()`` for what an admin tries. Only a dry run holds a turn while it waits for
 /// another: ``work()`` on its body.
 final class Turns: Sendable {
     private struct Waiter {
@@ -54,6 +54,11 @@ final class Turns: Sendable {
         Turns(
             TurnQueue(places: ServerLimits.dryRuns, maximumWaiting: ServerLimits.waitingTurns),
             first: ServerLimits.heavyReads + ServerLimits.exportReads, patience: ServerLimits.heavyReadWait)
+    }
+
+    /// For what an admin tries before it is done: one at a time, as it searches on the connection for that.
+    static func searches() -> Turns {
+        Turns(TurnQueue(places: 1, maximumWaiting: ServerLimits.waitingTurns), patience: ServerLimits.heavyReadWait)
     }
 
     /// For steps of exports, which wait as long as it takes.

@@ -32,11 +32,6 @@ package struct IngestRequest: Sendable {
         var wire: [UInt8]
     }
 
-    /// What becomes of events with derived ids.
-    enum DerivedIDRule: Sendable {
-        case taken, counted, refused
-    }
-
     /// Whether there is nothing to store.
     var isEmpty: Bool { count == 0 && report == nil }
 
@@ -107,7 +102,7 @@ package struct IngestRequest: Sendable {
         report = InstallReport(envelope, projectID: projectID)
         if report == nil { sequences = [] }
         bytes += rows.bytes.capacity + (count + 1) * ServerLimits.bytesPerEvent
-        if let report { bytes += report.held.count + report.gone.count + report.refused.count + ServerLimits.bytesPerBook }
+        if let report { bytes += report.held.count + report.removed.count + report.refused.count + ServerLimits.bytesPerBook }
     }
 
     /// The event at a place; nil if it cannot be stored.
@@ -123,13 +118,4 @@ package struct IngestRequest: Sendable {
         guard low < rows.keys.count, Int(rows.keys[low].entry) == entry else { return nil }
         return rows.keys[low]
     }
-}
-
-/// What became of one request's events.
-package struct IngestOutcome: Sendable, Equatable {
-    package var received: Int
-    /// The results of the events that this request did not store, by their place in it.
-    package var results: [Receipt.Result] = []
-
-    var stored: Int { received - results.count }
 }

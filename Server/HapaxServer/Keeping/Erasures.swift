@@ -221,11 +221,10 @@ package struct Erasures: Sendable {
     package func unblock(project: String, user: String) async throws {
         let projectID = try await checked(project, user)
         // Without a key nobody has been blocked.
-        let key = try await database.ask("SELECT user_key FROM projects WHERE project_id = \(projectID)", as: .own).first?[0]
-        let rows = try await database.change(
-            [
-                "DELETE FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key ?? "").hex(user)) RETURNING 1"
-            ], as: .owner)
+        let key = try await database.ask("SELECT user_key FROM projects WHERE project_id = \(projectID)", as: .own).first?[0] ?? ""
+        let row: StoreSQL = "FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key).hex(user))"
+        guard try await !database.ask("SELECT 1 \(row)", as: .own).isEmpty else { throw Registry.Problem.notFound(Self.notBlocked) }
+        let rows = try await database.change(["DELETE \(row) RETURNING 1"], as: .owner)
         guard !rows.isEmpty else { throw Registry.Problem.notFound(Self.notBlocked) }
     }
 

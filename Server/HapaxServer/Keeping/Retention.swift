@@ -102,13 +102,11 @@ package struct Retention: Sendable {
     /// - Parameter months: 0 keeps for ever what is there.
     /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
     package func set(months: Int) async throws -> State {
+        let (known, target) = (try await state(), months == 0 ? nil : try await horizon(months))
+        // What is so already is no change.
+        guard known.months ?? 0 != months || target?.horizon ?? 0 > known.horizon else { return known }
         let keep: StoreSQL = "UPDATE retention SET months = nullif(\(months), 0)"
-        if months == 0 {
-            _ = try await database.change([keep], as: .owner)
-        } else {
-            let (horizon, now) = try await horizon(months)
-            _ = try await database.change([Self.raise(to: horizon, now: now), keep], as: .owner)
-        }
+        _ = try await database.change((target.map { [Self.raise(to: $0.horizon, now: $0.now)] } ?? []) + [keep], as: .owner)
         return try await state()
     }
 

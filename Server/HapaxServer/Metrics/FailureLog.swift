@@ -30,7 +30,7 @@ final class FailureLog: Sendable {
         let now = now()
         let suppressed: Int? = reported.withLock { last in
             last?.count += 1
-            if let known = last, known.error == error, now < known.at + ServerLimits.logInterval {
+            if let known = last, known.error.isLike(error), now < known.at + ServerLimits.logInterval {
                 last?.suppressed += 1
                 return nil
             }

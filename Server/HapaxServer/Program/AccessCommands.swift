@@ -263,7 +263,7 @@ struct KeysCommand: ParsableCommand {
             guard case .key(let key, let secret?, _) = try await store.admin.perform(verb, saysYes: false) else {
                 return CommandOutput(text: "")
             }
-            return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now.")
+            return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now.\(KeysCommand.end(of: key))")
         }
     }
 
@@ -284,11 +284,10 @@ struct KeysCommand: ParsableCommand {
             guard case .key(let key, let secret?, let old?) = try await store.admin.perform(verb, saysYes: false) else {
                 return CommandOutput(text: "")
             }
-            func text(_ end: Int64) -> String { Timestamp(clampingUnixMilliseconds: end).description }
             return CommandOutput(
                 text: secret,
-                note: "This is key \(key.id); it is shown only now.\(key.expiresAt.map { " It ends at \(text($0))." } ?? "")"
-                    + (old.expiresAt.map { " Key \(old.id) works until \(text($0))." } ?? ""))
+                note: "This is key \(key.id); it is shown only now.\(KeysCommand.end(of: key))"
+                    + (old.expiresAt.map { " Key \(old.id) works until \(Timestamp(clampingUnixMilliseconds: $0))." } ?? ""))
         }
     }
 
@@ -309,6 +308,10 @@ struct KeysCommand: ParsableCommand {
     @Sendable private static func number(_ text: String) throws -> Int32 {
         guard let number = Int32(text), "\(number)" == text else { throw ValidationError("must be a number as hapax-server keys lists it") }
         return number
+    }
+
+    private static func end(of key: Registry.Key) -> String {
+        key.expiresAt.map { " It ends at \(Timestamp(clampingUnixMilliseconds: $0))." } ?? ""
     }
 
     private static func day(_ milliseconds: Int64) -> String {

@@ -5,7 +5,7 @@ struct AuditCommand: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "audit", abstract: "Lists what admins have changed in the last 400 days, over HTTP and here: when, who, what.",
         discussion: """
-            Holds no key and nobody's id: of a key its number, of the command line the user and the machine, of an erasure its project. \
+            Holds no key and nobody's id: who is a key by its number and name, or a user of a machine; an erasure is named by its project. \
             Exit codes: 0 done, 1 failed.
 
             Examples:
@@ -29,6 +29,8 @@ struct AuditCommand: StoreCommand {
         let rows = entries.reversed().map { entry in
             [Timestamp(clampingUnixMilliseconds: entry.at).description, entry.actor, entry.verb, entry.project ?? "", entry.detail]
         }
-        return CommandOutput(text: AccessCommands.table(["AT", "BY", "WHAT", "PROJECT", ""], rows))
+        return CommandOutput(
+            text: AccessCommands.table(["AT", "BY", "WHAT", "PROJECT", ""], rows),
+            note: project != nil && rows.isEmpty ? "Nothing is noted of a project of that name." : nil)
     }
 }

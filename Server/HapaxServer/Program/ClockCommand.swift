@@ -6,8 +6,8 @@ struct ClockCommand: ParsableCommand {
         commandName: "clock", abstract: "Believes the store's clock after a jump, or mends what a wrong clock has left.",
         discussion: """
             Days close by the clock of the store: the database's, or this machine's for the embedded store. If it jumps ahead, or was read a day ago \
-            for the last time, no day closes for an hour (docs/operations.md). The file of the embedded store belongs to a running server: stop it \
-            first. Exit codes: 0 done, 1 failed.
+            for the last time, no day closes for an hour (docs/operations.md). The file of the embedded store belongs to a running server: for accept it is \
+            asked over HTTP (POST /v1/admin/clock/accept), for reset it is stopped first. Exit codes: 0 done, 1 failed.
             """,
         subcommands: [Accept.self, Reset.self])
 

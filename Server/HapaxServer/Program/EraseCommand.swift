@@ -66,7 +66,8 @@ struct EraseCommand: StoreCommand {
             _ = try await store.admin.perform(.unblock(project: line.project, user: line.user), saysYes: false)
             // Afterwards: a line too many would take events again of somebody who is still blocked.
             if let record { try Self.add(line, to: record, otherwise: "the user is unblocked all the same") }
-            return CommandOutput(text: "", note: "Events of this user are taken again, within five seconds.")
+            return CommandOutput(
+                text: "", note: "Events of this user are taken again, within five seconds; ids that were blocked with --linked are not.")
         }
         guard let replay else {
             return try await erase(Line(project: project ?? "", user: user ?? "", at: now, block: block ? true : nil), store)
@@ -83,7 +84,7 @@ struct EraseCommand: StoreCommand {
             }
         }
         if !failures.isEmpty {
-            store.note(texts.joined(separator: "\n"))
+            if !texts.isEmpty { store.note(texts.joined(separator: "\n")) }
             throw Registry.Problem.invalid(parameter: "--replay", "could not be done in full; \(failures.joined(separator: "; "))")
         }
         return CommandOutput(text: texts.joined(separator: "\n"), note: yes ? nil : Self.nothing)
@@ -122,6 +123,7 @@ struct EraseCommand: StoreCommand {
             lines += links.map {
                 "\($0.user)  \($0.isShared ? "stays: it is somebody else's, too" : "\(Self.events($0.rows)), besides")"
             }
+            if blocks, !isReplayed { lines.append("Later events of this user would be refused.") }
             if linked, links.isEmpty { lines.append("No $identify event of this user names another id.") }
             return CommandOutput(text: lines.joined(separator: "\n"), note: Self.nothing)
         case .erasing(let begun, let links):
@@ -142,8 +144,10 @@ struct EraseCommand: StoreCommand {
         do {
             guard try await store.admin.links(project: line.project, user: line.user).contains(where: { !$0.isShared }) else { return }
             store.note("There are ids from before the user logged in, which nothing ties to the user afterwards: see --linked.")
+        } catch is Registry.Problem {
+            // The trial itself says it.
         } catch {
-            store.note("Whether this user has other ids could not be found out: \((error as? Registry.Problem)?.text ?? "\(error)")")
+            store.note("Whether this user has other ids could not be found out: \(error)")
         }
     }
 

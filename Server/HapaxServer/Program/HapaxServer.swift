@@ -166,12 +166,14 @@ public enum HapaxServer {
     private static func admin(
         _ configuration: ServerConfiguration, _ database: any SQLStore, _ store: (any EventStore)?, now: Int64
     ) -> Admin {
+        // In a container there may be none of that number.
+        let user = NSUserName().isEmpty ? "uid \(getuid())" : NSUserName()
         let keys = (configuration.writeKeys + configuration.readKeys).map(\.key) + [configuration.adminKey].compactMap { $0 }
         return Admin(
             database: database, store: store,
             settings: Admin.Settings(
                 projects: configuration.projects, zones: Set(configuration.timeZones.map(\.project)), keys: Set(keys.map { KeyDigest($0) })),
-            now: now, caller: AdminCaller(name: "\(NSUserName()) on \(ProcessInfo.processInfo.hostName)"))
+            now: now, caller: AdminCaller(name: "\(user) on \(ProcessInfo.processInfo.hostName)"))
     }
 
     /// Runs a command on the store.
@@ -184,6 +186,7 @@ public enum HapaxServer {
                 complain("there is no store at \(path)")
                 return 1
             }
+            if case .sqlite(let path) = configuration.store, !FileManager.default.fileExists(atPath: path) { note("A new store: \(path)") }
             let output: CommandOutput
             do {
                 let store = try await open(configuration, currentTime, logger)

@@ -16,23 +16,25 @@ struct QueryParameters {
     ) throws(RequestProblem) {
         let pairs = (query ?? "").split(separator: "&", maxSplits: ServerLimits.parameters)
         guard pairs.count <= ServerLimits.parameters else {
-            throw Self.problem("?", "at most \(ServerLimits.parameters) parameters can be given")
+            throw RequestProblem.parameter("?", "at most \(ServerLimits.parameters) parameters can be given")
         }
         for pair in pairs {
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = Self.decoded(parts[0])
             if ignoresOthers, name.map({ !known.contains($0) }) ?? true { continue }
-            guard let name else { throw Self.problem("?", "a parameter's name is too long, or is not UTF-8 in percent encoding") }
+            guard let name else {
+                throw RequestProblem.parameter("?", "a parameter's name is too long, or is not UTF-8 in percent encoding")
+            }
             guard known.contains(name) else {
-                throw Self.problem(
+                throw RequestProblem.parameter(
                     name, known.isEmpty ? "no parameter is known here" : "known here: \(known.sorted().joined(separator: ", "))")
             }
             guard parts.count == 2, let value = Self.decoded(parts[1]), !value.isEmpty, !value.utf8.contains(0) else {
-                throw Self.problem(
+                throw RequestProblem.parameter(
                     name,
                     "must have a value of at most \(ServerLimits.parameterBytes) bytes, in UTF-8 and percent encoding, without U+0000")
             }
-            guard values[name] == nil || repeatable.contains(name) else { throw Self.problem(name, "is given twice") }
+            guard values[name] == nil || repeatable.contains(name) else { throw RequestProblem.parameter(name, "is given twice") }
             values[name, default: []].append(value)
         }
     }
@@ -45,11 +47,6 @@ struct QueryParameters {
             value.utf8.count <= ServerLimits.parameterBytes
         else { return nil }
         return value
-    }
-
-    /// A refusal that names a parameter; the detail holds nothing of its value.
-    static func problem(_ name: String, _ detail: String) -> RequestProblem {
-        RequestProblem(.invalidParameter, detail: detail, members: ["parameter": .string(String(name.prefix(64)))])
     }
 
     func text(_ name: String) -> String? { values[name]?.first }
@@ -71,7 +68,7 @@ struct QueryParameters {
         func instant(_ text: String) -> Int64? { (CalendarDay(text).map { Timestamp($0) } ?? Timestamp(text))?.unixMicroseconds }
         let from = try parse(first, form, instant) ?? 0
         let to = try parse(last, form, instant) ?? .max
-        guard from <= to else { throw Self.problem(last, "must not be before \(first)") }
+        guard from <= to else { throw RequestProblem.parameter(last, "must not be before \(first)") }
         return from..<to
     }
 
@@ -85,7 +82,7 @@ struct QueryParameters {
 
     func parse<Value>(_ name: String, _ detail: String, _ read: (String) -> Value?) throws(RequestProblem) -> Value? {
         guard let text = text(name) else { return nil }
-        guard let value = read(text) else { throw Self.problem(name, detail) }
+        guard let value = read(text) else { throw RequestProblem.parameter(name, detail) }
         return value
     }
 }

@@ -2,6 +2,9 @@ import HapaxModel
 
 /// The figures of one day of one project (docs/reading.md, The daily report).
 struct DailyFigures: Equatable, Sendable {
+    /// For so many days after their first one it is stored how many users came back.
+    static let returnDays = 60
+
     struct Name: Equatable, Sendable {
         var event: String
         var count: Int64
@@ -146,13 +149,13 @@ struct DailyQuery: Hashable, Sendable {
         let bounds = try await database.ask(
             """
             SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds
-            WHERE project_id = \(projectID) AND day > \(day.day.advanced(by: -ReturnQuery.maximumUnits)) AND day <= \(day.day) ORDER BY day
+            WHERE project_id = \(projectID) AND day > \(day.day.advanced(by: -DailyFigures.returnDays)) AND day <= \(day.day) ORDER BY day
             """, as: .closing
         ).map { (row) throws(StoreError) in try DayClosing.day(row) }
         guard let first = bounds.first else { return nil }
         let statement: StoreSQL = """
             SELECT number, count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM (
-              SELECT \(ReturnQuery.number(of: "first_counted", bounds.enumerated().map { ($1.ends, $0) })) AS number,
+              SELECT \(BoundNumber.sql(of: "first_counted", bounds.enumerated().map { ($1.ends, $0) })) AS number,
                 first_known = first_counted AS is_new
               FROM report_users WHERE project_id = \(projectID) AND first_counted >= \(instant: first.starts)
                 AND first_counted < \(instant: day.ends)
@@ -183,5 +186,16 @@ extension DailyFigures.Name {
             throw .unavailable("a report has no figures")
         }
         self.init(event: event, count: count)
+    }
+}
+
+/// Which of some days an instant belongs to, as SQL.
+enum BoundNumber {
+    /// The number of the first bound that an instant lies before; the last one's behind all of them.
+    static func sql(of column: StoreSQL, _ bounds: [(before: Int64, number: Int)]) -> StoreSQL {
+        guard bounds.count > 1 else { return StoreSQL(stringLiteral: "\(bounds[0].number)") }
+        let middle = bounds.count / 2
+        let (low, high) = (sql(of: column, Array(bounds[..<middle])), sql(of: column, Array(bounds[middle...])))
+        return "CASE WHEN \(column) < \(instant: bounds[middle - 1].before) THEN \(low) ELSE \(high) END"
     }
 }

@@ -13,6 +13,7 @@ struct AdminRoutes: Sendable {
     /// The keys of the settings, which are listed, too.
     let fixed: StaticKeys
     let failures: FailureLog
+    let searches = Turns.searches()
     /// The wall clock in Unix milliseconds.
     let currentTime: @Sendable () -> Int64
 
@@ -142,19 +143,10 @@ struct AdminRoutes: Sendable {
         }
     }
 
-    /// Reads as many books as there are, so it takes a turn as questions do.
-    func acceptLosses(_ request: Request, in turns: Turns) async throws -> Response {
-        _ = try keys.admin(request.headers[.authorization])
-        // The turn's errors are refusals only.
-        let result = try await turns.run(0) { (_) throws(RequestProblem) -> Result<Response, any Error> in
-            do {
-                return .success(
-                    try await perform(request, ["project", "install"], isTriedFirst: true) { body in
-                        .acceptLosses(project: try body.needed("project", body.text), install: try body.text("install"))
-                    })
-            } catch { return .failure(error) }
+    func acceptLosses(_ request: Request) async throws -> Response {
+        try await perform(request, ["project", "install"], isTriedFirst: true) { body in
+            .acceptLosses(project: try body.needed("project", body.text), install: try body.text("install"))
         }
-        return try result.get()
     }
 
     func setRetention(_ request: Request) async throws -> Response {
@@ -183,7 +175,10 @@ struct AdminRoutes: Sendable {
         var response = try await answer(request) { admin, _ in
             let body = try await AdminBody(request, isTriedFirst ? known.union(["yes"]) : known, mayBeEmpty: mayBeEmpty)
             let verb = try verb(body)
-            let answer = try await admin.perform(verb, saysYes: isTriedFirst && (try body.flag("yes")))
+            let saysYes = try isTriedFirst && body.flag("yes")
+            let answer =
+                try await isTriedFirst
+                ? inTurn(admin) { try await admin.perform(verb, saysYes: saysYes) } : admin.perform(verb, saysYes: false)
             switch answer {
             case .key(_, .some, _): status = .created
             case .erasing: status = .accepted
@@ -196,6 +191,15 @@ struct AdminRoutes: Sendable {
         }
         response.status = status
         return response
+    }
+
+    /// What is tried first searches, as long as there are rows: in its turn, by projects.
+    private func inTurn(_ admin: Admin, _ work: () async throws -> AdminAnswer) async throws -> AdminAnswer {
+        // The turn's errors are refusals only.
+        let result = try await searches.run(admin.caller.projectID ?? 0) { (_) throws(RequestProblem) -> Result<AdminAnswer, any Error> in
+            do { return .success(try await work()) } catch { return .failure(error) }
+        }
+        return try result.get()
     }
 
     /// Checks the key first, so that a client without one learns nothing.
@@ -211,12 +215,13 @@ struct AdminRoutes: Sendable {
         var writer = JSONWriter()
         do {
             writer.object(try await work(admin, parameters))
+            failures.succeeded()
         } catch let problem as Registry.Problem {
             switch problem {
             case .notFound(let text): throw RequestProblem(.notFound, detail: text)
             case .exists(let text): throw RequestProblem(.exists, detail: text)
             case .notAllowed(let text): throw RequestProblem(.wrongKeyKind, detail: text)
-            case .invalid(let parameter, let text): throw QueryParameters.problem(parameter, text)
+            case .invalid(let parameter, let text): throw RequestProblem.parameter(parameter, text)
             }
         } catch StoreError.notPermitted {
             throw RequestProblem(
@@ -244,7 +249,10 @@ private struct AdminBody {
     /// - Parameter known: A member of another name is refused: what is misspelt would be ignored.
     init(_ request: Request, _ known: Set<String>, mayBeEmpty: Bool) async throws {
         let bytes = try RequestBodyReader.unpacked(try await RequestBodyReader.read(request))
-        if bytes.isEmpty, mayBeEmpty { return }
+        if bytes.isEmpty {
+            guard !mayBeEmpty else { return }
+            throw RequestProblem(.malformed, detail: "the body is empty; it must be a JSON object")
+        }
         // Why it is none says nothing more to whoever has written it.
         guard let value = try? PropertyValue(json: String(decoding: bytes, as: UTF8.self)) else {
             throw RequestProblem(.malformed, detail: "the body is not JSON, is longer than 32 KiB, or holds a number that is too large")

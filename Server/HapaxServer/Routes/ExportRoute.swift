@@ -48,7 +48,7 @@ struct ExportRoute: Sendable {
             try await questions.store.reader.place(EventKey(id: id, projectID: projectID))
         }
         guard let place else {
-            throw QueryParameters.problem(
+            throw RequestProblem.parameter(
                 "after",
                 "must be the event_id of a line that was exported and is still in the store: retention or a restore may have removed it; begin a new file"
             )

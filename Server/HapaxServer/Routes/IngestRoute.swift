@@ -154,7 +154,7 @@ struct IngestRoute: Sendable {
         for pair in (request.uri.query ?? "").split(separator: "&") {
             let name = pair.prefix { $0 != "=" }
             if name != "dry_run", name.lowercased().filter({ $0 != "-" && $0 != "_" }) == "dryrun" {
-                throw QueryParameters.problem(String(name), "is not known; the parameter is called dry_run")
+                throw RequestProblem.parameter(String(name), "is not known; the parameter is called dry_run")
             }
         }
         return try parameters.parse("dry_run", "must be true; without it events are stored") { $0 == "true" ? true : nil } ?? false

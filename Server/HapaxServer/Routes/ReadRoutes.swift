@@ -34,7 +34,7 @@ struct ReadRoutes: Sendable {
 
     func event(_ request: Request, id text: String) async throws -> Response {
         let (_, projectID, _) = try questions.accept(request, [])
-        guard let id = EventID(uuidString: text) else { throw QueryParameters.problem("id", "must be a UUID") }
+        guard let id = EventID(uuidString: text) else { throw RequestProblem.parameter("id", "must be a UUID") }
         var writer = JSONWriter()
         if let event = try await questions.reading({ () throws(StoreError) in
             try await questions.store.reader.event(EventKey(id: id, projectID: projectID))
@@ -111,7 +111,7 @@ struct ReadRoutes: Sendable {
     func users(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["prefix", "limit"])
         guard let prefix = parameters.text("prefix") else {
-            throw QueryParameters.problem("prefix", "must be what the users' distinct_id begins with")
+            throw RequestProblem.parameter("prefix", "must be what the users' distinct_id begins with")
         }
         let search = UserSearch(
             projectID: projectID, prefix: prefix, limit: try parameters.count("limit", upTo: ServerLimits.foundUsers, default: 20))
@@ -158,7 +158,9 @@ struct ReadRoutes: Sendable {
             writer.member("next", part.count < rest.count ? part.last.map { "\($0.number)" } : nil)
             writer.member("since", since.description)
             // An unknown key belongs to no project, so only the admin sees the count; with the public keys a developer on this machine, too.
-            if holder.kind == .admin || questions.keys.holdsDemoKeys { writer.member("unknown_keys", live.unknownKeys) }
+            if holder.kind == .admin && holder.projectID == nil || questions.keys.holdsDemoKeys {
+                writer.member("unknown_keys", live.unknownKeys)
+            }
         }
         return try questions.answer(writer.bytes, to: projectID)
     }

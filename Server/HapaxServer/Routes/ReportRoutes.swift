@@ -28,7 +28,7 @@ struct ReportRoutes: Sendable {
         let (span, basis) = (try Self.span(parameters), try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
         let lines = try parameters.word("by", Lines.self) ?? .day
         let wantsCSV = try Self.wantsCSV(request, parameters)
-        guard lines == .day || wantsCSV else { throw QueryParameters.problem("by", "is for text/csv; JSON has both") }
+        guard lines == .day || wantsCSV else { throw RequestProblem.parameter("by", "is for text/csv; JSON has both") }
         let now = currentTime() / 1_000
         let reports = DailyReportReader(database: database, zones: zones)
         let report = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
@@ -65,7 +65,7 @@ struct ReportRoutes: Sendable {
             request, ["from", "to", "basis", "format", "event", "where", "unit", "compare", "over"], repeatable: ["where"])
         let unit = try parameters.word("unit", SeriesQuery.Unit.self) ?? .day
         let over = try parameters.parse("over", "must be 7 or 28, days up to each of the points") { ["7": 7, "28": 28][$0] }
-        guard over == nil || unit == .day else { throw QueryParameters.problem("over", "is for points of a day") }
+        guard over == nil || unit == .day else { throw RequestProblem.parameter("over", "is for points of a day") }
         let compares = try parameters.parse("compare", "must be previous") { $0 == "previous" ? true : nil } ?? false
         let basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
         let limit = unit == .hour ? ServerLimits.hourlyDays : ServerLimits.reportDays
@@ -80,7 +80,7 @@ struct ReportRoutes: Sendable {
     func breakdown(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "basis", "format", "event", "where", "property", "sort", "limit"], repeatable: ["where"])
-        guard let property = parameters.text("property") else { throw QueryParameters.problem("property", "must name a property") }
+        guard let property = parameters.text("property") else { throw RequestProblem.parameter("property", "must name a property") }
         let answer = try await answer(
             { () throws(RequestProblem) in
                 BreakdownQuery(
@@ -99,10 +99,10 @@ struct ReportRoutes: Sendable {
             request, Set(["from", "to", "basis", "format", "step", "within", "by"] + filters), repeatable: Set(["step"] + filters))
         var query = FunnelQuery(steps: parameters.texts("step").map { EventFilter(name: $0) })
         guard FunnelQuery.stepCounts.contains(query.steps.count) else {
-            throw QueryParameters.problem("step", "must be given 2 to 8 times, each with the name of an event")
+            throw RequestProblem.parameter("step", "must be given 2 to 8 times, each with the name of an event")
         }
         if let name = filters.dropFirst(query.steps.count).first(where: { !parameters.texts($0).isEmpty }) {
-            throw QueryParameters.problem(name, "is for a step that is not there")
+            throw RequestProblem.parameter(name, "is for a step that is not there")
         }
         query.within =
             try parameters.parse("within", "must be days, hours or minutes, at most 90 days: 7d, 12h, 30m", Self.milliseconds)
@@ -157,7 +157,7 @@ struct ReportRoutes: Sendable {
         _ = try Self.wantsCSV(request, parameters)
         let (span, now) = (try Self.span(parameters), currentTime() / 1_000)
         if let from = span.from, from == span.to {
-            throw QueryParameters.problem("to", "must be behind from: it is the first day that is not included")
+            throw RequestProblem.parameter("to", "must be behind from: it is the first day that is not included")
         }
         let (from, to, answer) = try await questions.heavily(
             of: projectID, in: questions.turns, within: ServerLimits.heavyRead, asking: query
@@ -201,12 +201,12 @@ struct ReportRoutes: Sendable {
     private static func properties(_ parameters: QueryParameters, _ name: String) throws(RequestProblem) -> [PropertyFilter] {
         let texts = parameters.texts(name)
         guard texts.count <= ServerLimits.propertyFilters else {
-            throw QueryParameters.problem(name, "may be given \(ServerLimits.propertyFilters) times")
+            throw RequestProblem.parameter(name, "may be given \(ServerLimits.propertyFilters) times")
         }
         var filters: [PropertyFilter] = []
         for text in texts {
             guard let filter = PropertyFilter(text) else {
-                throw QueryParameters.problem(name, "must be a property's name, a colon and a value: plan:pro")
+                throw RequestProblem.parameter(name, "must be a property's name, a colon and a value: plan:pro")
             }
             filters.append(filter)
         }
@@ -225,7 +225,7 @@ struct ReportRoutes: Sendable {
         let from = try parameters.parse("from", form) { CalendarDay($0) }
         let to = try parameters.parse("to", form) { CalendarDay($0) }
         if let from, let to {
-            guard from <= to else { throw QueryParameters.problem("to", "must not be before from") }
+            guard from <= to else { throw RequestProblem.parameter("to", "must not be before from") }
             try check(from, to)
         }
         return (from, to)
@@ -233,7 +233,7 @@ struct ReportRoutes: Sendable {
 
     /// If one of the two was left out, the span is known only behind the question.
     private static func check(_ from: CalendarDay, _ to: CalendarDay) throws(RequestProblem) {
-        guard from <= to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
+        guard from <= to else { throw RequestProblem.parameter("from", "must not be behind today unless to is given") }
         guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw tooManyDays(ServerLimits.reportDays) }
     }
 

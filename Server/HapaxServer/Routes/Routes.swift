@@ -30,7 +30,10 @@ struct Routes {
         let stream = LiveRoute(questions: questions, live: live)
         page = MetricsPage(
             keys: keys, store: store, writer: writer, metrics: metrics, watch: watch, connections: connections,
-            turns: [("work", ingest.turns), ("dry_runs", ingest.dryRuns), ("questions", questions.turns), ("exports", export.turns)],
+            turns: [
+                ("work", ingest.turns), ("dry_runs", ingest.dryRuns), ("questions", questions.turns), ("exports", export.turns),
+                ("searches", admin.searches),
+            ],
             answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .get) { request, _ in try await reading.events(request) }
@@ -71,7 +74,7 @@ struct Routes {
         add("/v1/admin/erasures", .get) { request, _ in try await admin.erasures(request) }
         add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
         add("/v1/admin/unblock", .post) { request, _ in try await admin.unblock(request) }
-        add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request, in: questions.turns) }
+        add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request) }
         add("/v1/admin/clock/accept", .post) { request, _ in try await admin.acceptClock(request) }
         add("/v1/admin/audit", .get) { request, _ in try await admin.audit(request) }
         add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }

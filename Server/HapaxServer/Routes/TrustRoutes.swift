@@ -57,7 +57,7 @@ struct TrustRoutes: Sendable {
 
     func install(_ request: Request, id: String) async throws -> Response {
         let (_, projectID, _) = try questions.accept(request, [])
-        guard let id = EventID(uuidString: id) else { throw QueryParameters.problem("id", "must be a UUID") }
+        guard let id = EventID(uuidString: id) else { throw RequestProblem.parameter("id", "must be a UUID") }
         guard let install = try await reading(projectID, { reader, _ throws(StoreError) in try await reader.install(id) }) else {
             throw RequestProblem(.notFound, detail: "no install of this project has that id")
         }
@@ -73,7 +73,7 @@ struct TrustRoutes: Sendable {
         return try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             turn throws(StoreError) in
             let now = try await database.settled()
-            return try await body(TrustReader(database: database, projectID: projectID, turn: turn), now)
+            return try await body(TrustReader(database: database, projectID: projectID, purpose: .question(turn)), now)
         }
     }
 

@@ -12,3 +12,13 @@ package struct ServerOptions: Sendable {
 
     package init() {}
 }
+
+/// The files of the server's certificate, in PEM: the server's own first, then those that lead to its authority (RFC 8446 §4.4.2).
+package struct CertificateFiles: Equatable, Sendable {
+    package var certificate: String
+    package var key: String
+
+    package init(certificate: String, key: String) {
+        (self.certificate, self.key) = (certificate, key)
+    }
+}

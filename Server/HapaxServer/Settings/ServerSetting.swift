@@ -66,7 +66,7 @@ struct ServerSetting: Sendable {
         name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")
     static let maximumConnections = ServerSetting(
         name: "maximum-connections", placeholder: "NUMBER",
-        help: "Connections at once; beyond them the one that is idle longest is closed.",
+        help: "The most connections at once; beyond them the one that is idle longest is closed.",
         defaultText: "10000")
     static let maximumWaitingBytes = ServerSetting(
         name: "maximum-waiting-bytes", placeholder: "BYTES",

@@ -4,8 +4,17 @@ import Foundation
 ///
 /// Not swift-configuration: its typed look-ups treat a value of another type (a list because of a comma, a number in a file) as absent, and a
 /// store's address that silently becomes the default sends events into the wrong database.
-enum SettingSources {
-    typealias Problem = ServerConfiguration.Problem
+package enum SettingSources {
+    /// A setting that cannot be used. The description never holds a key or a connection string.
+    package struct Problem: Error, CustomStringConvertible {
+        package var description: String
+
+        init(_ setting: ServerSetting, _ text: String) {
+            description = "\(setting.environmentName) (--\(setting.name)) \(text)"
+        }
+
+        init(_ text: String) { description = text }
+    }
 
     /// A JSON object with settings by name; strings, numbers and booleans are values.
     static func file(_ path: String) throws -> [String: String] {

@@ -116,6 +116,14 @@ package enum StoreError: Error, Hashable, Sendable {
     case unusable(String)
 }
 
+extension StoreError {
+    /// Whether it is the same trouble for people: a connection that is refused and one that was lost are.
+    func isLike(_ other: StoreError) -> Bool {
+        if case (.unavailable, .unavailable) = (self, other) { return true }
+        return self == other
+    }
+}
+
 extension StoreError: CustomStringConvertible {
     package var description: String {
         switch self {

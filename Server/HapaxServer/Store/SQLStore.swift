@@ -57,6 +57,9 @@ package protocol SQLStore: Sendable {
     @discardableResult
     func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]]
 
+    /// The same for a change that may turn out to be none: `isMade` says behind the statements whether it is one.
+    func change(_ statements: [StoreSQL], as purpose: Purpose, isMade: StoreSQL) async throws(StoreError)
+
     /// The store's clock.
     func clock() async throws(StoreError) -> StoreClock
 
@@ -78,6 +81,10 @@ package protocol SQLStore: Sendable {
 extension SQLStore {
     package func ask(_ sql: StoreSQL, as purpose: Purpose) async throws(StoreError) -> [[String?]] {
         try await ask([sql], as: purpose).first ?? []
+    }
+
+    package func change(_ statements: [StoreSQL], as purpose: Purpose, isMade: StoreSQL) async throws(StoreError) {
+        try await change(statements, as: purpose)
     }
 
     /// See ``StoreClock/settled``.

@@ -56,7 +56,7 @@ struct ConsentTests {
         #expect(test.transport.batches.map(\.names) == [["event 1", "event 2"], ["event 6"]])
         // Numbers alone would say that there was something.
         let envelopes = test.transport.batches.map(\.scanned.envelope)
-        #expect(envelopes.map(\.created) == [2, 3] && envelopes.allSatisfy { $0.gone.isEmpty && $0.refused.isEmpty })
+        #expect(envelopes.map(\.created) == [2, 3] && envelopes.allSatisfy { $0.removed.isEmpty && $0.refused.isEmpty })
         #expect(test.transport.batches.map(\.sequences) == [[1, 2], [3]])
         await test.client.shutdown(within: .zero)
     }

@@ -110,7 +110,7 @@ struct QueueCommandTests {
         let counts = try ["created", "dead_lettered", "removed"].map { try #require(status[$0] as? Int) }
         #expect(counts[0] == counts[1] + counts[2], "the books add up")
         #expect(try await hapax.run("flush").status == 0)
-        let told = server.batches.map(\.scanned.envelope.gone).flatMap { $0.map(\.reason) }
+        let told = server.batches.map(\.scanned.envelope.removed).flatMap { $0.map(\.reason) }
         #expect(told.sorted() == ["name_too_long", "purged", "purged"] && server.stored.isEmpty)
     }
 

@@ -194,7 +194,7 @@ struct RecoveryTests {
         let test = try TestClient(directory: directory)
         _ = await drain(test)
         let damage = try #require(await test.client.status().damage)
-        let said = test.transport.batches.map(\.scanned.envelope).filter { $0.installID == install }.flatMap(\.gone)
+        let said = test.transport.batches.map(\.scanned.envelope).filter { $0.installID == install }.flatMap(\.removed)
         var fates: [Int64: String] = [:]
         for gone in said { for sequence in gone.sequences { fates[sequence] = gone.reason } }
         #expect(fates.count == 400 && fates.values.count { $0 == "recovered" } == damage.recovered)

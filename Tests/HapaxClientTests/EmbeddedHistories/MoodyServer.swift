@@ -60,7 +60,7 @@ final class MoodyServer: Sendable {
 extension MoodyServer.State {
     mutating func note(_ envelope: EventBatch.Envelope) {
         guard let install = envelope.installID else { return }
-        for range in envelope.gone where ["purged", "quota_age", "quota_oldest"].contains(range.reason) {
+        for range in envelope.removed where ["purged", "quota_age", "quota_oldest"].contains(range.reason) {
             for sequence in range.sequences where told.insert("\(install) \(sequence)").inserted {
                 gone[install, default: [:]][range.reason, default: 0] += 1
             }

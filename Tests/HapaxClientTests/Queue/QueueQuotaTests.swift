@@ -50,7 +50,7 @@ struct QueueQuotaTests {
         try await test.client.writer.barrier()
         #expect(await test.client.flush().deadLettered == 8)
         #expect(try await test.client.deadLetters.list().map(\.number) == [7, 8])
-        let gone = test.transport.batches.flatMap(\.scanned.envelope.gone)
+        let gone = test.transport.batches.flatMap(\.scanned.envelope.removed)
         // How many commits the eight took, and so how many ranges they are told in, is the machine's affair.
         #expect(Set(gone.filter { $0.reason == "quota_dead_letter" }.flatMap(\.sequences)) == Set(1...6), "\(gone)")
         let taken = (0..<7).compactMap { test.client.track("event \($0)") }
@@ -149,8 +149,8 @@ struct QueueQuotaTests {
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 3)
         #expect(test.transport.batches.last?.names == ["event 4", "event 5", "event 6"])
-        let gone = [EventBatch.Envelope.Gone(1...1, reason: "quota_dead_letter"), .init(2...4, reason: "quota_oldest")]
-        #expect(test.transport.batches.last?.scanned.envelope.gone == gone)
+        let gone = [EventBatch.Envelope.Removed(1...1, reason: "quota_dead_letter"), .init(2...4, reason: "quota_oldest")]
+        #expect(test.transport.batches.last?.scanned.envelope.removed == gone)
     }
 
     @Test("an event that is dropped while it is being sent is settled as dropped, its neighbours as usual (I5)")
@@ -300,7 +300,7 @@ struct QueueQuotaTests {
         #expect(try file.removeDue(now: 1_000_000))
         #expect(file.counters.word - word >= 4, "each transaction is a word")
         #expect(file.counters.waiting == 0 && file.counters.removed == 3_500 && file.counters.isBalanced)
-        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).report.envelope.gone == [.init(1...3_500, reason: "quota_age")])
+        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).report.envelope.removed == [.init(1...3_500, reason: "quota_age")])
     }
 
     @Test("control: an account that forgets what is in memory takes more than allowed")

@@ -114,9 +114,9 @@ enum PostgresBooks {
                 guard book.add(entry, now: now) else { continue }
                 let figures = book.figures
                 // What has not changed is not sent.
-                let lists = [report.held, report.gone, report.refused, book.fates == fates ? Array("null".utf8) : book.encodedFates]
+                let lists = [report.held, report.removed, report.refused, book.fates == fates ? Array("null".utf8) : book.encodedFates]
                 let numbers = [
-                    book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored,
+                    book.created, book.acknowledged, book.reportVersion, book.begins, book.repeated, figures.given, figures.stored,
                     figures.duplicates, figures.refused,
                     figures.discarded, figures.waiting, figures.missing,
                 ]

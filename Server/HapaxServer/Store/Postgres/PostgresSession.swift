@@ -156,6 +156,8 @@ actor PostgresSession {
         within time: Duration?, isRepeatable: Bool = false, isOneMoment: Bool = false,
         _ body: (PostgresConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
+        // Who has left while others were answered is not asked for any more.
+        if profile.isReadOnly, Asker.hasLeft() { throw .tooHeavy }
         // The snapshot of a repeatable read is taken after the lock.
         var begin = isOneMoment ? "BEGIN ISOLATION LEVEL REPEATABLE READ" : "BEGIN"
         if let time {

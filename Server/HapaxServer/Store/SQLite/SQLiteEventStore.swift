@@ -208,12 +208,12 @@ package final class SQLiteEventStore: EventStore {
         guard var book = known.first.flatMap({ InstallBook($0[...]) }) else {
             throw StoreError.unavailable("an install's book cannot be read")
         }
-        let word = book.word
+        let before = book.reportVersion
         guard book.add(entry, now: heardAt) else { return }
-        func text(_ bytes: [UInt8]) -> String? { book.word > word ? String(decoding: bytes, as: UTF8.self) : nil }
+        func text(_ bytes: [UInt8]) -> String? { book.reportVersion > before ? String(decoding: bytes, as: UTF8.self) : nil }
         let figures = book.figures
         let values: [(any DatabaseValueConvertible)?] = [
-            text(report.held), text(report.gone), text(report.refused), book.created, book.acknowledged, book.word, book.begins,
+            text(report.held), text(report.removed), text(report.refused), book.created, book.acknowledged, book.reportVersion, book.begins,
             book.stored.description, String(decoding: book.encodedFates, as: UTF8.self), book.encodedFolded, book.repeated, book.isUnknown,
             book.missingSince,
             figures.given, figures.stored, figures.duplicates, figures.refused, figures.discarded, figures.waiting, figures.missing,

@@ -34,16 +34,7 @@ package struct ServerConfiguration: Sendable {
         package var zone: String
     }
 
-    /// A setting that cannot be used. The description never holds a key or a connection string.
-    package struct Problem: Error, CustomStringConvertible {
-        package var description: String
-
-        init(_ setting: ServerSetting, _ text: String) {
-            description = "\(setting.environmentName) (--\(setting.name)) \(text)"
-        }
-
-        init(_ text: String) { description = text }
-    }
+    package typealias Problem = SettingSources.Problem
 
     /// Reads flags, then the environment, then the file that one of them names; the first value counts. An unusable value is an error and is
     /// never replaced by a default.

@@ -11,26 +11,26 @@ package struct InstallReport: Sendable, Equatable {
     /// The highest sequence that an answer has settled.
     package var acknowledged: Int64
     /// The report's version; 0 if the envelope has none, and then the fields below are empty.
-    package var word: Int64
+    package var reportVersion: Int64
     /// ``EventBatch/Envelope/held`` as JSON.
     package var held: [UInt8]
-    /// ``EventBatch/Envelope/gone`` as JSON.
-    package var gone: [UInt8]
+    /// ``EventBatch/Envelope/removed`` as JSON.
+    package var removed: [UInt8]
     /// ``EventBatch/Envelope/refused`` as JSON.
     package var refused: [UInt8]
     package var heldRanges: [ClosedRange<Int64>]
-    package var goneRanges: [EventBatch.Envelope.Gone]
+    package var removedRanges: [EventBatch.Envelope.Removed]
 
     /// - Returns: nil if the envelope names no install, or reports nothing about it.
     package init?(_ envelope: EventBatch.Envelope, projectID: Int32) {
         guard let installID = envelope.installID,
-            envelope.created != nil || envelope.acknowledged != nil || envelope.word != nil || !envelope.gone.isEmpty
+            envelope.created != nil || envelope.acknowledged != nil || envelope.reportVersion != nil || !envelope.removed.isEmpty
         else { return nil }
         var envelope = envelope
         if envelope.held.count > InstallBook.maximumRanges {
             envelope.held = SequenceSet(envelope.held).coarsened(to: InstallBook.maximumRanges).ranges
         }
-        for index in envelope.gone.indices { envelope.gone[index].reason = Self.shortened(envelope.gone[index].reason) }
+        for index in envelope.removed.indices { envelope.removed[index].reason = Self.shortened(envelope.removed[index].reason) }
         envelope.refused = Dictionary(envelope.refused.map { (Self.shortened($0.key), $0.value) }) { first, second in
             let (sum, isTooLarge) = first.addingReportingOverflow(second)
             return isTooLarge ? .max : sum
@@ -38,12 +38,12 @@ package struct InstallReport: Sendable, Equatable {
         key = EventKey(id: installID, projectID: projectID)
         created = envelope.created ?? 0
         acknowledged = envelope.acknowledged ?? 0
-        word = envelope.word ?? 0
-        let isWord = word > 0
-        held = isWord ? envelope.encodedHeld : Array("[]".utf8)
-        gone = isWord ? envelope.encodedGone : Array("[]".utf8)
-        refused = isWord ? envelope.encodedRefused : Array("{}".utf8)
-        (heldRanges, goneRanges) = (isWord ? envelope.held : [], envelope.gone)
+        reportVersion = envelope.reportVersion ?? 0
+        let isVersioned = reportVersion > 0
+        held = isVersioned ? envelope.encodedHeld : Array("[]".utf8)
+        removed = isVersioned ? envelope.encodedRemoved : Array("[]".utf8)
+        refused = isVersioned ? envelope.encodedRefused : Array("{}".utf8)
+        (heldRanges, removedRanges) = (isVersioned ? envelope.held : [], envelope.removed)
     }
 
     /// A reason as it is kept: each request of an install reads its book.
@@ -56,9 +56,9 @@ package struct InstallReport: Sendable, Equatable {
 
     package mutating func merge(_ other: InstallReport) {
         let (created, acknowledged) = (max(created, other.created), max(acknowledged, other.acknowledged))
-        let gone = word == 0 || other.word == 0 ? goneRanges + other.goneRanges : []
-        if other.word > word { self = other }
-        if !gone.isEmpty { goneRanges = gone }
+        let removed = reportVersion == 0 || other.reportVersion == 0 ? removedRanges + other.removedRanges : []
+        if other.reportVersion > reportVersion { self = other }
+        if !removed.isEmpty { removedRanges = removed }
         (self.created, self.acknowledged) = (created, acknowledged)
     }
 

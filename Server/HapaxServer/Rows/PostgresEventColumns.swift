@@ -61,9 +61,7 @@ enum PostgresArray {
 
 /// The body of a binary COPY (https://www.postgresql.org/docs/current/sql-copy.html).
 package enum PostgresCopy {
-    package static func bytes(_ group: StoreGroup) -> [UInt8] { bytes(group.records, in: group.batches) }
-
-    static func bytes(_ rows: [RowKey], in batches: [[UInt8]]) -> [UInt8] {
+    package static func bytes(_ rows: [RowKey], in batches: [[UInt8]]) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(rows.reduce(32) { $0 + Int($1.end - $1.start) })
         bytes.append(contentsOf: "PGCOPY\n".utf8)

@@ -44,7 +44,7 @@ package struct InstallBook: Hashable, Sendable {
 
     package var created: Int64 = 0
     package var acknowledged: Int64 = 0
-    package var word: Int64 = 0
+    package var reportVersion: Int64 = 0
     package var held = SequenceSet()
     /// The first sequence that counts: of installs from before there were books, the first one after.
     package var begins: Int64 = 1
@@ -80,10 +80,10 @@ package struct InstallBook: Hashable, Sendable {
         let report = entry.report
         created = max(created, min(report.created, SequenceSet.maximum))
         acknowledged = max(acknowledged, min(report.acknowledged, SequenceSet.maximum))
-        let isLater = report.word > word
-        if isLater { (word, held) = (report.word, SequenceSet(report.heldRanges)) }
-        // The last word of a queue that was damaged has no number.
-        let gone = isLater || report.word == 0 ? report.goneRanges : []
+        let isLater = report.reportVersion > reportVersion
+        if isLater { (reportVersion, held) = (report.reportVersion, SequenceSet(report.heldRanges)) }
+        // The last report of a damaged queue has no version.
+        let gone = isLater || report.reportVersion == 0 ? report.removedRanges : []
         // Whatever has an end was given.
         for range in gone { created = max(created, min(range.sequences.upperBound, SequenceSet.maximum)) }
         for sequences in entry.ended.values { created = max(created, sequences.last ?? 0) }

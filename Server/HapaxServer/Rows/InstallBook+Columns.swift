@@ -12,10 +12,13 @@ extension InstallBook {
     init?(_ texts: ArraySlice<String?>) {
         let texts = Array(texts)
         guard texts.count == Self.columns.count, let created = Self.integer(texts[0]), let acknowledged = Self.integer(texts[1]),
-            let word = Self.integer(texts[2]), let begins = Self.integer(texts[4]), let stored = texts[5].flatMap({ SequenceSet($0) }),
+            let reportVersion = Self.integer(texts[2]), let begins = Self.integer(texts[4]),
+            let stored = texts[5].flatMap({ SequenceSet($0) }),
             let repeated = Self.integer(texts[7]), let isUnknown = Self.truth(texts[8])
         else { return nil }
-        (self.created, self.acknowledged, self.word, self.begins, self.stored) = (created, acknowledged, word, begins, stored)
+        (self.created, self.acknowledged, self.reportVersion, self.begins, self.stored) = (
+            created, acknowledged, reportVersion, begins, stored
+        )
         (self.repeated, self.isUnknown, missingSince) = (repeated, isUnknown, Self.integer(texts[9]))
         // Empty before anything was folded.
         if let text = texts[10], !text.isEmpty {
