@@ -11,7 +11,7 @@ help:
 	@echo "make run     build server and command line, start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080; HAPAX_PORT=8081 make run"
 	@echo "             takes another port), and print its page's address and the next command"
 	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
-	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium)"
+	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium), then both programs as they are shipped"
 	@echo "make test-versions  the tests of the store against PostgreSQL 16, 17 and 18 (make test takes the one that is installed)"
 	@echo "make fuzz    compare a million damaged events as the scanner and as PostgreSQL read them (HAPAX_SEED brings a run back)"
 	@echo "make docs    build the documentation of HapaxClient and HapaxTestKit (DocC)"
@@ -26,6 +26,7 @@ run: packages
 test: test-packages
 	$(SWIFT) build --build-tests
 	@SWIFT="$(SWIFT)" .ci/run-tests
+	@SWIFT="$(SWIFT)" .ci/test-release
 	env -u HAPAX_STRICT $(SWIFT) run --package-path Examples/usage --scratch-path .build-examples
 	env -u HAPAX_STRICT $(SWIFT) test --package-path Examples/notes-app --scratch-path .build-examples
 

@@ -49,7 +49,7 @@ struct RefusalMiddleware: RouterMiddleware {
         }
         do {
             if checksHost { try HostCheck.check(request.head.authority) }
-            response = try await Asker.$hasLeft.withValue({ !context.isConnected }) { try await next(request, context) }
+            response = try await next(request, context)
         } catch let refusal as RequestProblem {
             problem = refusal
         } catch let error as HTTPError where error.status == .notFound {

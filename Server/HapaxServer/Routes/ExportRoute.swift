@@ -16,7 +16,7 @@ struct ExportRoute: Sendable {
         self.questions = questions
     }
 
-    func respond(to request: Request) async throws -> Response {
+    func respond(to request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, holder) = try questions.accept(
             request, ["from", "to", "happened_from", "happened_to", "event", "distinct_id", "after"])
         let span = try parameters.span()
@@ -34,7 +34,7 @@ struct ExportRoute: Sendable {
         if request.method == .head { return response.withoutLength() }
         let place = try places.take(1, of: projectID)
         response.body = ResponseBody { writer in
-            try await send(query, for: holder, compressor: isCompressed ? Gzip.Compressor() : nil, to: &writer)
+            try await send(query, for: holder, context, compressor: isCompressed ? Gzip.Compressor() : nil, to: &writer)
             withExtendedLifetime(place) {}
             try await writer.finish(nil)
         }
@@ -57,7 +57,8 @@ struct ExportRoute: Sendable {
     }
 
     private func send(
-        _ query: EventQuery, for holder: Keys.Holder, compressor: Gzip.Compressor?, to writer: inout some ResponseBodyWriter
+        _ query: EventQuery, for holder: Keys.Holder, _ context: IngestContext, compressor: Gzip.Compressor?,
+        to writer: inout some ResponseBodyWriter
     ) async throws {
         var (rest, width, sentAt) = (Optional(query), ServerLimits.exportWidth, ContinuousClock.now)
         while let query = rest {
@@ -67,7 +68,7 @@ struct ExportRoute: Sendable {
             }
             let isSilent = sentAt + ServerLimits.liveHeartbeat <= .now
             let bytes: [UInt8]
-            (bytes, rest) = try await step(query, &width, compressor, isSilent)
+            (bytes, rest) = try await step(query, &width, compressor, isSilent, context)
             try await writer.write(inPieces: bytes)
             if !bytes.isEmpty { sentAt = .now }
         }
@@ -77,11 +78,12 @@ struct ExportRoute: Sendable {
     ///
     /// - Parameter isSilent: Whether nothing has been sent for so long that a proxy could close the connection.
     private func step(
-        _ query: EventQuery, _ width: inout Int, _ compressor: Gzip.Compressor?, _ isSilent: Bool
+        _ query: EventQuery, _ width: inout Int, _ compressor: Gzip.Compressor?, _ isSilent: Bool, _ context: IngestContext
     ) async throws -> (bytes: [UInt8], rest: EventQuery?) {
         // The client sees that the export was cut, and goes on with the next server.
         if Task.isShuttingDownGracefully { throw RequestProblem(.stopping, detail: "the server stops") }
-        return try await questions.heavily(of: query.projectID, in: turns, within: ServerLimits.heavyRead) { turn throws(StoreError) in
+        return try await questions.heavily(for: context, of: query.projectID, in: turns, within: ServerLimits.heavyRead) {
+            turn throws(StoreError) in
             let step = try await questions.store.reader.stepForward(query, width: &width, in: turn)
             var lines = JSONWriter(capacity: step.events.reduce(1) { $0 + $1.properties.count + 300 })
             for event in step.events { lines.line(event) }

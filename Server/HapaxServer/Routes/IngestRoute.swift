@@ -103,7 +103,9 @@ struct IngestRoute: Sendable {
         let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in
             let place = turn.place
             let request = try await unpack(body, isLines: isLines, context, sender).0
-            return try await verdicts(on: request, QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead))
+            return try await verdicts(
+                on: request,
+                QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead, hasLeft: { !context.isConnected }))
         }
         return try questions.answer(answer, to: sender.projectID)
     }

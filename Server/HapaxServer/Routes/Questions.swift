@@ -28,32 +28,40 @@ struct Questions: Sendable {
     }
 
     func heavily<Value>(
-        of projectID: Int32, in turns: Turns, within time: Duration, _ body: (QuestionTurn) async throws(StoreError) -> Value
+        for context: IngestContext, of projectID: Int32, in turns: Turns, within time: Duration,
+        _ body: (QuestionTurn) async throws(StoreError) -> Value
     ) async throws(RequestProblem) -> Value {
-        try await heavily(of: projectID, in: turns, within: time, asking: {}) { (_, turn) throws(StoreError) in
+        try await heavily(for: context, of: projectID, in: turns, within: time, asking: {}) { (_, turn) throws(StoreError) in
             try await body(turn)
         }
     }
 
-    /// - Parameter question: Reads the texts of the question, in its turn: what that takes is up to whoever asks.
+    /// - Parameters:
+    ///   - context: Of the connection that asks: once it has ended, so does the question.
+    ///   - question: Reads the texts of the question, in its turn: what that takes is up to whoever asks.
     func heavily<Question, Value>(
-        of projectID: Int32, in turns: Turns, within time: Duration, asking question: () throws(RequestProblem) -> Question,
-        _ body: (Question, QuestionTurn) async throws(StoreError) -> Value
+        for context: IngestContext, of projectID: Int32, in turns: Turns, within time: Duration,
+        asking question: () throws(RequestProblem) -> Question, _ body: (Question, QuestionTurn) async throws(StoreError) -> Value
     ) async throws(RequestProblem) -> Value {
         try await turns.run(projectID) { (turn) throws(RequestProblem) in
             let place = turn.place
-            let (question, turn) = (try question(), QuestionTurn(connection: place, deadline: .now + time))
-            return try await reading { () throws(StoreError) in try await body(question, turn) }
+            let (question, turn) = (
+                try question(), QuestionTurn(connection: place, deadline: .now + time, hasLeft: { !context.isConnected })
+            )
+            return try await reading(for: context) { () throws(StoreError) in try await body(question, turn) }
         }
     }
 
-    func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
+    func reading<Value>(
+        for context: IngestContext? = nil, _ body: () async throws(StoreError) -> Value
+    ) async throws(RequestProblem) -> Value {
+        let hasLeft = { context?.isConnected == false }
         do throws(StoreError) {
-            guard !Asker.hasLeft() else { throw .tooHeavy }
+            guard !hasLeft() else { throw .tooHeavy }
             let value = try await body()
             failures.succeeded()
             return value
-        } catch .tooHeavy where Asker.hasLeft() {
+        } catch .tooHeavy where hasLeft() {
             throw RequestProblem(.tooSlow, detail: "the connection has ended")
         } catch .tooHeavy {
             throw RequestProblem(.rangeTooLarge, detail: "this takes longer than a question may; ask for a shorter span")

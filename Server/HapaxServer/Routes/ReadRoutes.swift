@@ -63,7 +63,7 @@ struct ReadRoutes: Sendable {
 
     // MARK: - Lists
 
-    func events(_ request: Request) async throws -> Response {
+    func events(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "happened_from", "happened_to", "event", "distinct_id", "install_id", "where", "limit", "after"])
         let query = EventQuery(
@@ -72,7 +72,7 @@ struct ReadRoutes: Sendable {
             installID: try parameters.id("install_id"), limit: try parameters.count("limit", upTo: ServerLimits.pageEvents, default: 100),
             after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
         let (page, filter) = try await questions.heavily(
-            of: projectID, in: questions.turns, within: ServerLimits.listRead,
+            for: context, of: projectID, in: questions.turns, within: ServerLimits.listRead,
             asking: { () throws(RequestProblem) in
                 try parameters.parse(
                     "where", #"must be PROPERTY:VALUE, with quotation marks around a name that has a colon: "a:b":VALUE"#
@@ -108,14 +108,14 @@ struct ReadRoutes: Sendable {
         return try questions.answer(writer.bytes, to: projectID)
     }
 
-    func users(_ request: Request) async throws -> Response {
+    func users(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["prefix", "limit"])
         guard let prefix = parameters.text("prefix") else {
             throw RequestProblem.parameter("prefix", "must be what the users' distinct_id begins with")
         }
         let search = UserSearch(
             projectID: projectID, prefix: prefix, limit: try parameters.count("limit", upTo: ServerLimits.foundUsers, default: 20))
-        let found = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.listRead) {
+        let found = try await questions.heavily(for: context, of: projectID, in: questions.turns, within: ServerLimits.listRead) {
             turn throws(StoreError) in try await search.find(questions.store.sql, in: turn)
         }
         var writer = JSONWriter()
@@ -127,10 +127,10 @@ struct ReadRoutes: Sendable {
         return try questions.answer(writer.bytes, to: projectID)
     }
 
-    func names(_ request: Request) async throws -> Response {
+    func names(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["from", "to"])
         let received = try parameters.span()
-        let summary = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
+        let summary = try await questions.heavily(for: context, of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             turn throws(StoreError) in
             let counts = try await questions.store.reader.countsByName(
                 projectID: projectID, received: received, limit: ServerLimits.pageEvents, in: turn)

@@ -23,7 +23,7 @@ struct ReportRoutes: Sendable {
 
     // MARK: - The daily report
 
-    func daily(_ request: Request) async throws -> Response {
+    func daily(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["from", "to", "basis", "by", "format"])
         let (span, basis) = (try Self.span(parameters), try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
         let lines = try parameters.word("by", Lines.self) ?? .day
@@ -31,7 +31,7 @@ struct ReportRoutes: Sendable {
         guard lines == .day || wantsCSV else { throw RequestProblem.parameter("by", "is for text/csv; JSON has both") }
         let now = currentTime() / 1_000
         let reports = DailyReportReader(database: database, zones: zones)
-        let report = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
+        let report = try await questions.heavily(for: context, of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             turn throws(StoreError) in
             let removals = try await database.ask(Removals.state(projectID), as: .question(turn))
             return try await reports.report(projectID, span, basis, now: now, in: turn) { query throws(StoreError) in
@@ -60,7 +60,7 @@ struct ReportRoutes: Sendable {
 
     // MARK: - Analysis
 
-    func series(_ request: Request) async throws -> Response {
+    func series(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "basis", "format", "event", "where", "unit", "compare", "over"], repeatable: ["where"])
         let unit = try parameters.word("unit", SeriesQuery.Unit.self) ?? .day
@@ -72,12 +72,12 @@ struct ReportRoutes: Sendable {
         let answer = try await answer(
             { () throws(RequestProblem) in
                 SeriesQuery(filter: try Self.filter(parameters), unit: unit, basis: basis, compares: compares, over: over)
-            }, request, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal
+            }, request, context, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal
         ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
-    func breakdown(_ request: Request) async throws -> Response {
+    func breakdown(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "basis", "format", "event", "where", "property", "sort", "limit"], repeatable: ["where"])
         guard let property = parameters.text("property") else { throw RequestProblem.parameter("property", "must name a property") }
@@ -88,12 +88,12 @@ struct ReportRoutes: Sendable {
                     basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
                     order: try parameters.word("sort", BreakdownQuery.Order.self) ?? .events,
                     limit: try parameters.count("limit", upTo: ServerLimits.brokenValues, default: 20))
-            }, request, parameters, projectID, breakdowns, isFinal: \.frame.isFinal
+            }, request, context, parameters, projectID, breakdowns, isFinal: \.frame.isFinal
         ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
-    func funnel(_ request: Request) async throws -> Response {
+    func funnel(_ request: Request, _ context: IngestContext) async throws -> Response {
         let filters = (1...FunnelQuery.stepCounts.upperBound).map { "where\($0)" }
         let (parameters, projectID, _) = try questions.accept(
             request, Set(["from", "to", "basis", "format", "step", "within", "by"] + filters), repeatable: Set(["step"] + filters))
@@ -114,13 +114,13 @@ struct ReportRoutes: Sendable {
                 var query = query
                 for index in query.steps.indices { query.steps[index].properties = try Self.properties(parameters, filters[index]) }
                 return query
-            }, request, parameters, projectID, funnels, isFinal: \.frame.isFinal
+            }, request, context, parameters, projectID, funnels, isFinal: \.frame.isFinal
         ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
     /// `/v1/reports/retention`.
-    func returns(_ request: Request) async throws -> Response {
+    func returns(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "basis", "format", "start", "return", "where", "unit", "mode"], repeatable: ["where"])
         let unit = try parameters.word("unit", ReturnQuery.Unit.self) ?? .day
@@ -132,7 +132,7 @@ struct ReportRoutes: Sendable {
                     again: EventFilter(name: parameters.text("return"), properties: try Self.properties(parameters, "where")), unit: unit,
                     mode: try parameters.word("mode", ReturnQuery.Mode.self) ?? .on,
                     basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
-            }, request, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal
+            }, request, context, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal
         ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
@@ -149,7 +149,8 @@ struct ReportRoutes: Sendable {
 
     /// - Parameter query: Reads the question's texts.
     private func answer<Query: Hashable & Sendable, Answer: Sendable>(
-        _ query: () throws(RequestProblem) -> Query, _ request: Request, _ parameters: QueryParameters, _ projectID: Int32,
+        _ query: () throws(RequestProblem) -> Query, _ request: Request, _ context: IngestContext, _ parameters: QueryParameters,
+        _ projectID: Int32,
         _ cache: ReportCache<Question<Query>, Answer>,
         upTo limit: Int = ServerLimits.reportDays, isFinal: @escaping @Sendable (Answer) -> Bool,
         _ compute: @escaping @Sendable (Query, ProjectDays, AnalysisReader) async throws(StoreError) -> Answer
@@ -160,7 +161,7 @@ struct ReportRoutes: Sendable {
             throw RequestProblem.parameter("to", "must be behind from: it is the first day that is not included")
         }
         let (from, to, answer) = try await questions.heavily(
-            of: projectID, in: questions.turns, within: ServerLimits.heavyRead, asking: query
+            for: context, of: projectID, in: questions.turns, within: ServerLimits.heavyRead, asking: query
         ) { query, turn throws(StoreError) -> (CalendarDay, CalendarDay, Answer?) in
             let reader = AnalysisReader(database: database, zones: zones, projectID: projectID, turn: turn)
             let days = try await reader.days(span, now: now)

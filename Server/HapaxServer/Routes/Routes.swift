@@ -36,24 +36,24 @@ struct Routes {
             ],
             answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
-        add("/v1/events", .get) { request, _ in try await reading.events(request) }
+        add("/v1/events", .get) { request, context in try await reading.events(request, context) }
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
         add("/v1/key", .get) { request, _ in try reading.key(request) }
-        add("/v1/names", .get) { request, _ in try await reading.names(request) }
-        add("/v1/users", .get) { request, _ in try await reading.users(request) }
+        add("/v1/names", .get) { request, context in try await reading.names(request, context) }
+        add("/v1/users", .get) { request, context in try await reading.users(request, context) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
-        add("/v1/reports/daily", .get) { request, _ in try await reports.daily(request) }
-        add("/v1/reports/series", .get) { request, _ in try await reports.series(request) }
-        add("/v1/reports/breakdown", .get) { request, _ in try await reports.breakdown(request) }
-        add("/v1/reports/funnel", .get) { request, _ in try await reports.funnel(request) }
-        add("/v1/reports/retention", .get) { request, _ in try await reports.returns(request) }
+        add("/v1/reports/daily", .get) { request, context in try await reports.daily(request, context) }
+        add("/v1/reports/series", .get) { request, context in try await reports.series(request, context) }
+        add("/v1/reports/breakdown", .get) { request, context in try await reports.breakdown(request, context) }
+        add("/v1/reports/funnel", .get) { request, context in try await reports.funnel(request, context) }
+        add("/v1/reports/retention", .get) { request, context in try await reports.returns(request, context) }
         let trust = TrustRoutes(questions: questions)
-        add("/v1/trust", .get) { request, _ in try await trust.trust(request) }
-        add("/v1/installs", .get) { request, _ in try await trust.installs(request) }
+        add("/v1/trust", .get) { request, context in try await trust.trust(request, context) }
+        add("/v1/installs", .get) { request, context in try await trust.installs(request, context) }
         add("/v1/installs/{id}", .get) { request, context in
-            try await trust.install(request, id: context.parameters.get("id") ?? "")
+            try await trust.install(request, context, id: context.parameters.get("id") ?? "")
         }
-        add("/v1/export", .get) { request, _ in try await export.respond(to: request) }
+        add("/v1/export", .get) { request, context in try await export.respond(to: request, context) }
         add("/v1/live", .get) { request, _ in try stream.respond(to: request) }
         add("/v1/admin/projects", .get) { request, _ in try await admin.projects(request) }
         add("/v1/admin/projects", .post) { request, _ in try await admin.addProject(request) }

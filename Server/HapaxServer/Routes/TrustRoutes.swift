@@ -7,10 +7,10 @@ import Hummingbird
 struct TrustRoutes: Sendable {
     let questions: Questions
 
-    func trust(_ request: Request) async throws -> Response {
+    func trust(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["since"])
         let since = try Self.since(parameters)
-        let (trust, now) = try await reading(projectID) { reader, now throws(StoreError) in
+        let (trust, now) = try await reading(context, projectID) { reader, now throws(StoreError) in
             let trust = try await reader.trust(since: since, now: now)
             return (trust, max(now, trust.heardTo ?? 0))
         }
@@ -41,11 +41,11 @@ struct TrustRoutes: Sendable {
         return try questions.answer(writer.bytes, to: projectID)
     }
 
-    func installs(_ request: Request) async throws -> Response {
+    func installs(_ request: Request, _ context: IngestContext) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["sort", "since", "limit"])
         let order = try parameters.word("sort", Trust.Order.self) ?? .heard
         let (limit, since) = (try parameters.count("limit", upTo: 1_000, default: Trust.shown), try Self.since(parameters))
-        let installs = try await reading(projectID) { reader, _ throws(StoreError) in
+        let installs = try await reading(context, projectID) { reader, _ throws(StoreError) in
             try await reader.installs(order, limit: limit, since: since)
         }
         var writer = JSONWriter()
@@ -55,10 +55,10 @@ struct TrustRoutes: Sendable {
         return try questions.answer(writer.bytes, to: projectID)
     }
 
-    func install(_ request: Request, id: String) async throws -> Response {
+    func install(_ request: Request, _ context: IngestContext, id: String) async throws -> Response {
         let (_, projectID, _) = try questions.accept(request, [])
         guard let id = EventID(uuidString: id) else { throw RequestProblem.parameter("id", "must be a UUID") }
-        guard let install = try await reading(projectID, { reader, _ throws(StoreError) in try await reader.install(id) }) else {
+        guard let install = try await reading(context, projectID, { reader, _ throws(StoreError) in try await reader.install(id) }) else {
             throw RequestProblem(.notFound, detail: "no install of this project has that id")
         }
         var writer = JSONWriter()
@@ -67,10 +67,10 @@ struct TrustRoutes: Sendable {
     }
 
     private func reading<Value>(
-        _ projectID: Int32, _ body: (TrustReader, _ now: Int64) async throws(StoreError) -> Value
+        _ context: IngestContext, _ projectID: Int32, _ body: (TrustReader, _ now: Int64) async throws(StoreError) -> Value
     ) async throws(RequestProblem) -> Value {
         let database = questions.store.sql
-        return try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
+        return try await questions.heavily(for: context, of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             turn throws(StoreError) in
             let now = try await database.settled()
             return try await body(TrustReader(database: database, projectID: projectID, purpose: .question(turn)), now)

@@ -220,7 +220,7 @@ extension EventReader {
             guard let next = step.next else { return page }
             query.after = next
             if !step.isCut { width += 1 }
-            guard turn.left > .zero, !Asker.hasLeft() else {
+            guard turn.left > .zero, !turn.hasLeft() else {
                 page.next = next
                 return page
             }

@@ -20,13 +20,20 @@ package struct QuestionTurn: Sendable {
     /// Below ``connections``.
     package var connection = 0
     package var deadline: ContinuousClock.Instant
+    /// Whether nobody waits for the answer any more. A question looks a few times a second, and ends then as if its time were over.
+    package var hasLeft: @Sendable () -> Bool = { false }
 
     static let connections = ServerLimits.heavyReads + ServerLimits.exportReads + ServerLimits.dryRuns
 
     var left: Duration { deadline - .now }
 
-    package init(connection: Int = 0, deadline: ContinuousClock.Instant) {
-        (self.connection, self.deadline) = (connection, deadline)
+    package init(connection: Int = 0, deadline: ContinuousClock.Instant, hasLeft: @escaping @Sendable () -> Bool = { false }) {
+        (self.connection, self.deadline, self.hasLeft) = (connection, deadline, hasLeft)
+    }
+
+    /// The same with an earlier end.
+    func ending(by other: ContinuousClock.Instant) -> QuestionTurn {
+        QuestionTurn(connection: connection, deadline: min(deadline, other), hasLeft: hasLeft)
     }
 
     /// For who asks one question at a time.

@@ -39,7 +39,7 @@ final class PostgresReader: EventReader {
     }
 
     func compare(_ records: [EventRecord], in turn: QuestionTurn) async throws(StoreError) -> [Bool?] {
-        try await session(of: turn).compare(records, within: turn.left)
+        try await session(of: turn).compare(records, in: turn)
     }
 
     func step(_ query: EventQuery, width: Int, in turn: QuestionTurn) async throws(StoreError) -> EventStep {
@@ -80,7 +80,7 @@ final class PostgresReader: EventReader {
             if let after = query.after { conditions.require(">", after) }
             let began = ContinuousClock.now
             do throws(StoreError) {
-                let step = QuestionTurn(connection: turn.connection, deadline: min(turn.deadline, began + ServerLimits.listRead))
+                let step = turn.ending(by: began + ServerLimits.listRead)
                 // Counting up to the limit shows a span that is far too long, and takes less time than sorting its rows.
                 if width > 0 {
                     let enough =
@@ -121,7 +121,7 @@ final class PostgresReader: EventReader {
     ) async throws(StoreError) -> (events: [EventRow], isCut: Bool) {
         let sql = "SELECT \(Self.columns) FROM kept_events AS events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(limit)"
         let (events, isCut) = try await session(of: turn).events(
-            sql, conditions.parameters, bytes: ServerLimits.pageBytes, within: turn.left)
+            sql, conditions.parameters, bytes: ServerLimits.pageBytes, in: turn)
         return (events, isCut || events.count == limit)
     }
 
@@ -148,7 +148,7 @@ final class PostgresReader: EventReader {
     }
 
     private func query(_ sql: String, _ parameters: [String], in turn: QuestionTurn) async throws(StoreError) -> [[String?]] {
-        try await session(of: turn).query(sql, parameters, within: turn.left)
+        try await session(of: turn).query(sql, parameters, in: turn)
     }
 
     private static func array(_ values: [some CustomStringConvertible]) -> String {

@@ -40,9 +40,9 @@ final class PostgresSQLStore: SQLStore {
     func ask(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[[String?]]] {
         let statements = statements.map(\.forPostgres)
         switch purpose {
-        case .question(let turn): return try await reader.session(of: turn).answers(statements, within: turn.left)
+        case .question(let turn): return try await reader.session(of: turn).answers(statements, in: turn)
         case .own: return try await own.answers(statements)
-        case .search(let time): return try await search.answers(statements, within: time)
+        case .search(let time): return try await search.answers(statements, in: QuestionTurn(within: time))
         case .closing: return try await closing.answers(statements)
         case .owner: return try await upkeep.answers(statements)
         }
@@ -52,7 +52,7 @@ final class PostgresSQLStore: SQLStore {
         _ sql: StoreSQL, in turn: QuestionTurn, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError) {
         let (text, values) = sql.forPostgres
-        try await reader.session(of: turn).each(text, values, within: turn.left, row)
+        try await reader.session(of: turn).each(text, values, in: turn, row)
     }
 
     func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]] {

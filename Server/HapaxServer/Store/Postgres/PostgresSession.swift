@@ -74,22 +74,21 @@ actor PostgresSession {
     }
 
     /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
-    func query(_ sql: String, _ parameters: [String] = [], within time: Duration? = nil) throws(StoreError) -> [[String?]] {
-        try answers([(sql, parameters)], within: time).first ?? []
+    func query(_ sql: String, _ parameters: [String] = [], in turn: QuestionTurn? = nil) throws(StoreError) -> [[String?]] {
+        try answers([(sql, parameters)], in: turn).first ?? []
     }
 
     /// The rows of each statement, all as of one moment.
     ///
-    /// - Parameter time: For all of them together; nil for as long as the profile allows each.
-    func answers(_ statements: Statements, within time: Duration? = nil) throws(StoreError) -> [[[String?]]] {
-        let end = time.map { ContinuousClock.now + $0 }
-        return try transaction(within: time, isRepeatable: true, isOneMoment: statements.count > 1) {
+    /// - Parameter turn: Its time is for all of them together; nil for as long as the profile allows each.
+    func answers(_ statements: Statements, in turn: QuestionTurn? = nil) throws(StoreError) -> [[[String?]]] {
+        try transaction(in: turn, isRepeatable: true, isOneMoment: statements.count > 1) {
             (connection) throws(PostgresError) in
             var answers: [[[String?]]] = []
             for (sql, parameters) in statements {
-                if let end, !answers.isEmpty {
+                if let turn, !answers.isEmpty {
                     // 0 would mean no limit.
-                    try connection.execute("SET LOCAL statement_timeout = \(max(1, Int64((end - .now) / .milliseconds(1))))")
+                    try connection.execute("SET LOCAL statement_timeout = \(max(1, Int64(turn.left / .milliseconds(1))))")
                 }
                 answers.append(try connection.query(sql, parameters))
             }
@@ -98,9 +97,9 @@ actor PostgresSession {
     }
 
     /// The rows of one statement as they come. Once there were some, it does not begin anew.
-    func each(_ sql: String, _ parameters: [String], within time: Duration, _ row: @Sendable ([String?]) -> Void) throws(StoreError) {
+    func each(_ sql: String, _ parameters: [String], in turn: QuestionTurn, _ row: @Sendable ([String?]) -> Void) throws(StoreError) {
         var isBegun = false
-        try transaction(within: time) { (connection) throws(PostgresError) in
+        try transaction(in: turn) { (connection) throws(PostgresError) in
             guard !isBegun else { throw PostgresError(kind: .connection, summary: "the connection was lost in the middle of an answer") }
             try connection.query(sql, parameters) { found in
                 isBegun = true
@@ -111,10 +110,9 @@ actor PostgresSession {
     }
 
     /// See ``EventReader/compare(_:in:)``.
-    func compare(_ records: [EventRecord], within time: Duration) throws(StoreError) -> [Bool?] {
-        let end = ContinuousClock.now + time
-        return try transaction(within: time) { (connection) throws(PostgresError) in
-            try PostgresComparison.run(records, connection, until: end)
+    func compare(_ records: [EventRecord], in turn: QuestionTurn) throws(StoreError) -> [Bool?] {
+        try transaction(in: turn) { (connection) throws(PostgresError) in
+            try PostgresComparison.run(records, connection, until: turn.deadline)
         }
     }
 
@@ -122,11 +120,11 @@ actor PostgresSession {
     ///
     /// - Returns: The events, also if the time was up after some of them, and whether there may be more.
     func events(
-        _ sql: String, _ parameters: [String], bytes: Int, within time: Duration
+        _ sql: String, _ parameters: [String], bytes: Int, in turn: QuestionTurn
     ) throws(StoreError) -> (events: [EventRow], isCut: Bool) {
         var (events, held) = ([EventRow](), 0)
         do throws(StoreError) {
-            try transaction(within: time) { (connection) throws(PostgresError) in
+            try transaction(in: turn) { (connection) throws(PostgresError) in
                 (events, held) = ([], 0)
                 try connection.query(sql, parameters) { row in
                     guard let event = EventRow(row) else { return true }
@@ -144,8 +142,8 @@ actor PostgresSession {
     /// Runs all statements in one transaction.
     ///
     /// - Returns: The rows of the last one.
-    func change(_ statements: Statements, within time: Duration? = nil) throws(StoreError) -> [[String?]] {
-        try transaction(within: time) { (connection) throws(PostgresError) in
+    func change(_ statements: Statements) throws(StoreError) -> [[String?]] {
+        try transaction { (connection) throws(PostgresError) in
             var rows: [[String?]] = []
             for statement in statements { rows = try connection.query(statement.sql, statement.parameters) }
             return rows
@@ -153,22 +151,22 @@ actor PostgresSession {
     }
 
     private func transaction<Value>(
-        within time: Duration?, isRepeatable: Bool = false, isOneMoment: Bool = false,
+        in turn: QuestionTurn? = nil, isRepeatable: Bool = false, isOneMoment: Bool = false,
         _ body: (PostgresConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
         // Who has left while others were answered is not asked for any more.
-        if profile.isReadOnly, Asker.hasLeft() { throw .tooHeavy }
+        if let turn, turn.hasLeft() { throw .tooHeavy }
         // The snapshot of a repeatable read is taken after the lock.
         var begin = isOneMoment ? "BEGIN ISOLATION LEVEL REPEATABLE READ" : "BEGIN"
-        if let time {
-            let milliseconds = Int64(time / .milliseconds(1))
+        if let turn {
+            let milliseconds = Int64(turn.left / .milliseconds(1))
             // To PostgreSQL a timeout of 0 means none.
             guard milliseconds > 0 else { throw .tooHeavy }
             begin += "; SET LOCAL statement_timeout = \(milliseconds)"
         }
         if profile.locksEvents { begin += "; LOCK TABLE events IN ACCESS SHARE MODE" }
         return try link.use(isRepeatable: profile.isReadOnly || isRepeatable) { (connection) throws(StoreError) in
-            if profile.isReadOnly { connection.isUnwanted = Asker.hasLeft }
+            connection.isUnwanted = turn?.hasLeft
             defer { connection.isUnwanted = nil }
             return try translating { () throws(PostgresError) in
                 do throws(PostgresError) {

@@ -277,7 +277,7 @@ final class SQLiteReader: EventReader {
     func read<Value: Sendable>(
         in turn: QuestionTurn, _ body: @escaping @Sendable (Database) throws -> Value
     ) async throws(StoreError) -> Value {
-        let question = Question(end: turn.deadline, hasLeft: Asker.hasLeft)
+        let question = Question(end: turn.deadline, hasLeft: turn.hasLeft)
         do {
             return try await database.read { db in
                 try withUnsafePointer(to: question) { question in
