@@ -338,6 +338,28 @@ struct BookTests {
         }
     }
 
+    @Test("The example of the docs: nine sequences in three envelopes, and one that comes after all (I12)")
+    func bookOfNine() throws {
+        var book = InstallBook()
+        func add(_ envelope: EventBatch.Envelope, _ stored: ClosedRange<Int64>, ended: [String: SequenceSet] = [:]) throws {
+            var envelope = envelope
+            envelope.installID = Self.install
+            let report = try #require(InstallReport(envelope, projectID: 1))
+            _ = book.add(.init(report: report, stored: SequenceSet([stored]), ended: ended), now: Int64(envelope.reportVersion ?? 0))
+        }
+        try add(.init(reportVersion: 1, created: 4), 1...2, ended: ["name_too_long": SequenceSet([3...3])])
+        #expect(book.figures == .init(given: 4, stored: 2, refused: 1, waiting: 1))
+        try add(
+            .init(reportVersion: 2, created: 7, acknowledged: 3, held: [5...5], removed: [.init(4...4, reason: "purged")]), 6...6)
+        #expect(book.figures == .init(given: 7, stored: 3, refused: 1, discarded: 1, waiting: 2) && book.missing.isEmpty)
+        try add(.init(reportVersion: 3, created: 9, acknowledged: 8), 9...9)
+        #expect(book.figures == .init(given: 9, stored: 4, refused: 1, discarded: 1, missing: 3))
+        #expect(
+            book.missing == SequenceSet([5...5, 7...8]) && book.stored == SequenceSet([1...2, 6...6, 9...9]) && book.missingSince == 3)
+        try add(.init(reportVersion: 4, created: 9, acknowledged: 9), 7...7)
+        #expect(book.missing == SequenceSet([5...5, 8...8]))
+    }
+
     @Test("What is to be sent again waits; what a damaged queue says last counts without a version (I11)")
     func retriedNumbersWait() throws {
         var book = InstallBook()

@@ -236,6 +236,11 @@ struct PartitionTests {
         let plan = try connection.query("EXPLAIN EXECUTE probe('{\(Sample.id(1)),\(Sample.id(2))}', \(bucket), \(bucket))")
             .compactMap { $0[0] }.joined(separator: "\n")
         #expect(plan.contains("events_2026_01_pkey") && !plan.contains("Seq Scan") && !plan.contains("events_2026_02"))
+        // The month's own, of which the plan is kept.
+        try connection.execute("SET plan_cache_mode = force_generic_plan; PREPARE own AS \(PostgresWriter.probeSQL(of: "events_2026_01"))")
+        let kept = try connection.query("EXPLAIN EXECUTE own('{\(Sample.id(1)),\(Sample.id(2))}')").compactMap { $0[0] }.joined(
+            separator: "\n")
+        #expect(kept.contains("Index Scan using events_2026_01_pkey") && kept.contains("ANY ($1)"))
         await store.close()
     }
 }

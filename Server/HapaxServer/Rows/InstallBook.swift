@@ -3,7 +3,16 @@ import HapaxModel
 /// What became of each sequence that an install has given: a row, or a fate. It is kept in the transactions that store rows, and in no others.
 ///
 /// An install delivers in order. So a sequence without an end, below what the install takes for settled and not among those that it still
-/// holds, is a loss. A value without clock or I/O.
+/// holds, is a loss. A value without clock or I/O. An example, with sequences 1…9 in three envelopes (the tests go through it):
+///
+/// | The envelope says | its events | ``created``, ``acknowledged`` | ``held`` | ``stored`` | ``fates`` | waiting | missing |
+/// |---|---|---|---|---|---|---|---|
+/// | version 1, created 4 | 1 and 2 are stored, 3 is refused | 4, 0 | – | 1…2 | 3 `name_too_long` | 4 | – |
+/// | version 2, created 7, acknowledged 3, held 5, removed 4 `purged` | 6 is stored | 7, 3 | 5 | 1…2, 6 | and 4 `purged` | 5, 7 | – |
+/// | version 3, created 9, acknowledged 8 | 9 is stored | 9, 8 | – | 1…2, 6, 9 | the same | – | 5, 7, 8 |
+///
+/// In the end 9 were given: 4 stored, 1 refused, 1 discarded, 3 missing since the third envelope. If 7 comes after all, it is stored, and 5 and 8
+/// are missing.
 package struct InstallBook: Hashable, Sendable {
     /// Why sequences have no row. A later end replaces an earlier one, and a row replaces all.
     package struct Fate: Hashable, Sendable {

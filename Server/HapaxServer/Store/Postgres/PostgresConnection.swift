@@ -131,7 +131,10 @@ package final class PostgresConnection {
     /// Prepares a statement under a name that ``pipeline(_:)`` takes.
     package func prepare(_ name: String, _ sql: String) throws(PostgresError) {
         _ = try answer(PQsendPrepare(connection, name, sql, 0, nil))
+        prepared.insert(name)
     }
+
+    private(set) var prepared: Set<String> = []
 
     /// Runs one statement with parameters in PostgreSQL's binary format, of which its text must give the types; every value is returned in binary.
     func query(_ sql: String, binary parameters: [[UInt8]]) throws(PostgresError) -> PostgresRows {
@@ -141,7 +144,8 @@ package final class PostgresConnection {
             })
     }
 
-    /// Prepared statements with their parameters, in binary format.
+    /// Statements with their parameters in binary format, of which the text must give the types: each is the name of a prepared one, or its SQL,
+    /// which is planned anew.
     typealias Statements = [(name: String, parameters: [[UInt8]])]
 
     /// Sends all statements before it waits for the first answer (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html).
@@ -153,7 +157,9 @@ package final class PostgresConnection {
         for statements in transactions {
             for statement in statements {
                 let sent = Self.withBinary(statement.parameters) { count, values, lengths, formats in
-                    PQsendQueryPrepared(connection, statement.name, count, values, lengths, formats, 1)
+                    prepared.contains(statement.name)
+                        ? PQsendQueryPrepared(connection, statement.name, count, values, lengths, formats, 1)
+                        : PQsendQueryParams(connection, statement.name, count, nil, values, lengths, formats, 1)
                 }
                 guard sent == 1 else { throw lost() }
             }

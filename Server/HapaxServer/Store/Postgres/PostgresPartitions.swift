@@ -68,6 +68,17 @@ enum PostgresPartitions {
         return Set(try connection.query(sql).compactMap { $0[0] })
     }
 
+    /// The names of the months that this session's role may read by themselves: who owns them, and whom ``PostgresRoles/grant(_:to:)`` has told.
+    static func readable(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
+        try connection.query(
+            """
+            SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+            WHERE i.inhparent = to_regclass('events') AND c.relname NOT IN ('\(undated)', '\(past)', '\(rest)')
+              AND has_table_privilege(c.oid, 'SELECT')
+            """
+        ).compactMap { $0[0] }
+    }
+
     // MARK: - Months to come
 
     /// Keeps two servers from making the same month at once. An arbitrary number that no other program is likely to use.

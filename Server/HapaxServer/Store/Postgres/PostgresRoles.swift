@@ -15,6 +15,7 @@ enum PostgresRoles {
                   report_returns, report_late, report_late_progress, derived_ids TO \(name);
                 GRANT SELECT ON daily_report, events_with_late, kept_events, erasures TO \(name);
                 GRANT SELECT, UPDATE (last_used) ON keys TO \(name);
+                GRANT SELECT ON \(try PostgresPartitions.names(connection).sorted().joined(separator: ", ")) TO \(name);
                 GRANT SELECT ON retention, backups, blocked_users, removals, clock, hapax_migrations TO \(name);
                 """)
         }

@@ -18,16 +18,18 @@ actor PostgresWriter {
         executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
         session = PostgresLink(uri: uri, breaker: breaker, deadline: options.answerDeadline) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
-                // The look-up must use the index, whatever the statistics say, and lock its month only: a generic plan locks all. The timeouts end
-                // every wait. Read committed lets the look-up after an INSERT see what other sessions have committed meanwhile.
+                // The look-up must use the index, whatever the statistics say. The timeouts end every wait. Read committed lets the look-up after an
+                // INSERT see what other sessions have committed meanwhile.
                 try connection.execute(
                     """
-                    SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
-                    SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+                    SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
                     SET default_transaction_isolation = 'read committed'
                     """)
                 try PostgresSettings.pin(connection)
                 for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
+                for month in try PostgresPartitions.readable(connection) {
+                    try connection.prepare(Self.probe(of: month), Self.probeSQL(of: month))
+                }
             }
         }
     }
@@ -153,7 +155,7 @@ actor PostgresWriter {
     private func lookUp(
         _ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection, then next: PostgresConnection.Statements = []
     ) throws(PostgresError) -> (found: [EventKey: Int64], books: PostgresRows?) {
-        let probes = Self.probes(keys + others) + Self.probes(others)
+        let probes = Self.probes(keys + others, connection) + Self.probes(others, connection)
         let answers = try connection.pipeline([probes, next].filter { !$0.isEmpty })
         var found: [EventKey: Int64] = [:]
         var wanted: Set<EventKey> = []
@@ -169,16 +171,21 @@ actor PostgresWriter {
         return (found, PostgresBooks.opened(answers))
     }
 
-    private static func probes(_ keys: [EventKey]) -> PostgresConnection.Statements {
+    /// A month's own table is asked by a plan that is kept: to plan over all months takes longer than the look-up itself, and a plan over all that is
+    /// kept would lock all.
+    private static func probes(_ keys: [EventKey], _ connection: PostgresConnection) -> PostgresConnection.Statements {
         ProbeParts(keys).parts.map { part in
-            (
-                Statement.probe,
-                [
-                    PostgresArray.bytes(part.keys, oid: 2950) { $1.appendField($0.id) }, parameter(part.buckets.lowerBound),
-                    parameter(part.buckets.upperBound),
-                ]
-            )
+            let ids = PostgresArray.bytes(part.keys, oid: 2950) { $1.appendField($0.id) }
+            let table = part.month.map { probe(of: $0.partition) }
+            if let table, connection.prepared.contains(table) { return (table, [ids]) }
+            return (probeSQL, [ids, parameter(part.buckets.lowerBound), parameter(part.buckets.upperBound)])
         }
+    }
+
+    private static func probe(of table: String) -> String { "hapax_probe_\(table)" }
+
+    static func probeSQL(of table: String) -> String {
+        "SELECT event_id, project_id, fingerprint FROM \(table) WHERE event_id = ANY ($1::uuid[])"
     }
 
     private static func parameter(_ value: Int32) -> [UInt8] {
@@ -209,12 +216,11 @@ actor PostgresWriter {
 
     private enum Statement {
         static let begin = "hapax_begin"
-        static let probe = "hapax_probe"
         static let insert = "hapax_insert"
 
         static let all =
             [
-                (name: begin, sql: "BEGIN"), (name: probe, sql: probeSQL),
+                (name: begin, sql: "BEGIN"),
                 (
                     name: insert,
                     sql: """

@@ -6,6 +6,11 @@ struct ProbeParts {
         var keys: [EventKey]
         /// From the least to the greatest.
         var buckets: ClosedRange<Int32>
+
+        /// The month of all of them; nil if they have none, or more than one.
+        var month: CalendarMonth? {
+            CalendarMonth(bucket: buckets.lowerBound).flatMap { $0.buckets.contains(buckets.upperBound) ? $0 : nil }
+        }
     }
 
     /// The most months with a statement each; beyond that one statement covers all, and PostgreSQL searches every partition between.
