@@ -109,8 +109,14 @@ struct AdminTests {
             let told = try await Self.send(server, "GET", "/v1/admin/audit?before=4", key: secret).text
             #expect(told.contains(#""by":"root on host","key":null,"verb":"keys add","project":null,"detail":"admin, ops""#), "\(told)")
         }
-        // The server has closed its store. A change that fails leaves no entry.
+        // The server has closed its store. A change that fails leaves no entry, and of several at once that which was made.
         let reopened = try await fixture.open()
+        let others = Admin(database: reopened.sql, store: reopened, now: now, caller: AdminCaller(name: "several"))
+        let made = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<8 { group.addTask { (try? await others.perform(.addProject(name: "race"), saysYes: false)) != nil } }
+            return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+        }
+        #expect(made == 1)
         let failing = AuditedStore(reopened.sql, AuditLog.Entry(id: 0, at: now, actor: "nobody", verb: "keys add", detail: ""))
         await #expect(throws: StoreError.self) { try await failing.change(["UPDATE keys SET nothing = 1"], as: .owner) }
         let by = "key \(key.id) (ops)"
@@ -122,11 +128,33 @@ struct AdminTests {
                 "\(by): keys rotate [shop] key 2", "\(by): keys revoke [shop] key 2", "\(by): erase [shop] block",
                 "\(by): erase --unblock [shop] ",
                 "\(by): retention set [] 99 months", "\(by): projects set [shop] derived ids: server, events a second: 9",
-                "\(by): clock accept [] ",
+                "\(by): clock accept [] ", "several: projects add [race] ",
             ])
         let rows = try await fixture.rows("SELECT * FROM audit").joined().joined(separator: " ")
         #expect(!rows.contains("canary") && !rows.contains("hapax_"))
         await reopened.close()
+    }
+
+    @Test("A trial that takes long keeps other trials waiting, and is refused to them in time; a limit is set meanwhile")
+    func trialsTakeTurns() async throws {
+        let fixture = try await StoreUnderTest(.postgres)
+        let store = try await fixture.open()
+        for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
+        try await RunningServer.run(on: store) { server in
+            let holder = try PostgresConnection(uri: fixture.place)
+            try holder.execute("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
+            @Sendable func send(_ method: String, _ path: String, _ body: String) async throws -> Int {
+                try await Self.send(server, method, "/v1/admin/\(path)", key: RunningServer.adminKey, body).status
+            }
+            async let first = send("POST", "erasures", #"{"project":"shop","user":"u"}"#)
+            let waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'BEGIN%LOCK TABLE events%'"
+            while try await fixture.rows(waiting).isEmpty {}
+            #expect(try await send("POST", "erasures", #"{"project":"app","user":"u"}"#) == 503)
+            #expect(try await send("PATCH", "projects/app", #"{"events_per_second":9}"#) == 200)
+            try holder.execute("ROLLBACK")
+            #expect(try await first == 200)
+            #expect(try await send("POST", "erasures", #"{"project":"app","user":"u"}"#) == 200)
+        }
     }
 
     @Test("The keys are written anew with their numbers, and that of a key which was removed is not given again")

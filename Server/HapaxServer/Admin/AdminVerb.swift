@@ -54,6 +54,16 @@ package enum AdminVerb: Sendable {
         }
     }
 
+    /// Whether it looks through many rows, as trials do and what follows links or books.
+    func searches(saysYes: Bool) -> Bool {
+        switch self {
+        case .acceptLosses: true
+        case .erase(_, _, let linked, _, _): linked || !saysYes
+        case .removeProject, .setRetention: !saysYes
+        default: false
+        }
+    }
+
     /// For the audit log: never a key, and never whom an erasure is about.
     var detail: String {
         switch self {

@@ -176,9 +176,9 @@ struct AdminRoutes: Sendable {
             let body = try await AdminBody(request, isTriedFirst ? known.union(["yes"]) : known, mayBeEmpty: mayBeEmpty)
             let verb = try verb(body)
             let saysYes = try isTriedFirst && body.flag("yes")
-            let answer =
-                try await isTriedFirst
-                ? inTurn(admin) { try await admin.perform(verb, saysYes: saysYes) } : admin.perform(verb, saysYes: false)
+            func answer() async throws -> AdminAnswer { try await admin.perform(verb, saysYes: saysYes) }
+            // A limit that is set in a hurry waits for no search.
+            let answer = try await verb.searches(saysYes: saysYes) ? inTurn(admin, answer) : answer()
             switch answer {
             case .key(_, .some, _): status = .created
             case .erasing: status = .accepted
@@ -193,7 +193,7 @@ struct AdminRoutes: Sendable {
         return response
     }
 
-    /// What is tried first searches, as long as there are rows: in its turn, by projects.
+    /// What searches takes as long as there are rows: one at a time, in turns by project.
     private func inTurn(_ admin: Admin, _ work: () async throws -> AdminAnswer) async throws -> AdminAnswer {
         // The turn's errors are refusals only.
         let result = try await searches.run(admin.caller.projectID ?? 0) { (_) throws(RequestProblem) -> Result<AdminAnswer, any Error> in
