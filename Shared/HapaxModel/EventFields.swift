@@ -1,24 +1,36 @@
 /// Where the fields of one scanned event are in its body. Ranges, since slices would each count a reference to the body.
 package struct EventFields: Sendable {
-    /// A text in a body.
+    /// A text in a body; it holds no reference, so that an event's fields are moved as plain values.
     package struct Text: Sendable {
+        enum Writing {
+            /// As it is.
+            case plain
+            case escaped
+            /// Not written: it stands for an empty object.
+            case absent
+        }
+
         var range: Range<Int>
-        /// Unescaped UTF-8, if it was written with escapes.
-        var unescaped: [UInt8]?
+        var writing = Writing.plain
 
         static let none = Text(range: 0..<0)
-
-        var count: Int { unescaped?.count ?? range.count }
 
         /// - Parameter body: The whole body.
         @inline(__always)
         package func withBytes<Value>(of body: UnsafeBufferPointer<UInt8>, _ use: (UnsafeBufferPointer<UInt8>) -> Value) -> Value {
-            guard let unescaped else { return use(UnsafeBufferPointer(rebasing: body[range])) }
-            return unescaped.withUnsafeBufferPointer(use)
+            if writing == .plain { return use(UnsafeBufferPointer(rebasing: body[range])) }
+            return withRewritten(body, use)
+        }
+
+        private func withRewritten<Value>(_ body: UnsafeBufferPointer<UInt8>, _ use: (UnsafeBufferPointer<UInt8>) -> Value) -> Value {
+            let object: StaticString = "{}"
+            if writing == .absent { return use(UnsafeBufferPointer(start: object.utf8Start, count: object.utf8CodeUnitCount)) }
+            return JSONCursor(body).withUnescaped(JSONCursor.Text(range: range, hasEscapes: true), use)
         }
 
         func slice(of body: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-            unescaped?[...] ?? body[body.startIndex + range.lowerBound..<body.startIndex + range.upperBound]
+            guard writing == .plain else { return body.withUnsafeBufferPointer { withRewritten($0) { Array($0) } }[...] }
+            return body[body.startIndex + range.lowerBound..<body.startIndex + range.upperBound]
         }
     }
 
@@ -38,7 +50,7 @@ package struct EventFields: Sendable {
     package var problem: EventProblem?
 
     /// The value that is stored for an event without `properties`.
-    static let noProperties = Text(range: 0..<0, unescaped: Array("{}".utf8))
+    static let noProperties = Text(range: 0..<0, writing: .absent)
 
     /// The event with slices of the body.
     package func event(in body: ArraySlice<UInt8>) -> ScannedEvent {

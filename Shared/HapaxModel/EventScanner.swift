@@ -209,10 +209,10 @@ private struct EventScan {
             return .none
         }
         let text = try cursor.string()
-        let value = EventFields.Text(range: text.range, unescaped: text.hasEscapes ? cursor.unescaped(text) : nil)
-        if value.count == 0 { note(field, EventProblem(invalid, detail: "\(name) is empty")) }
-        if value.count > maximum { note(field, EventProblem(tooLong, detail: "\(name) is \(value.count) bytes, limit \(maximum)")) }
-        return value
+        let count = text.hasEscapes ? cursor.withUnescaped(text) { $0.count } : text.range.count
+        if count == 0 { note(field, EventProblem(invalid, detail: "\(name) is empty")) }
+        if count > maximum { note(field, EventProblem(tooLong, detail: "\(name) is \(count) bytes, limit \(maximum)")) }
+        return EventFields.Text(range: text.range, writing: text.hasEscapes ? .escaped : .plain)
     }
 
     private mutating func integer(

@@ -34,17 +34,15 @@ extension JSONCursor {
         while position < raw.count, Self.stops(in: UInt64(raw[position]) | 0x2020_2020_2020_2000) == 0 { position += 1 }
     }
 
-    /// Finds the bytes of a word that end plain text. Each subtraction sets the highest bit of a byte that is below what is subtracted; its borrow
-    /// may set that of a byte above, too, so that only the lowest bit is to be believed
-    /// (https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord).
+    /// Finds the bytes of a word that end plain text. Each subtraction sets the highest bit of an ASCII byte that is below what is subtracted; its borrow
+    /// may set that of a byte above, too, so that only the lowest bit is to be believed. A byte that is not ASCII has that bit itself.
     ///
     /// - Returns: The highest bit of the first such byte, and some above it; 0 if there is none.
     @inline(__always)
     private static func stops(in word: UInt64) -> UInt64 {
         let (ones, highest) = (0x0101_0101_0101_0101 as UInt64, 0x8080_8080_8080_8080 as UInt64)
         let (quotes, backslashes) = (word ^ (ones &* 0x22), word ^ (ones &* 0x5C))
-        let found = ((quotes &- ones) & ~quotes) | ((backslashes &- ones) & ~backslashes) | ((word &- ones &* 0x20) & ~word)
-        return (found | word) & highest
+        return ((quotes &- ones) | (backslashes &- ones) | (word &- ones &* 0x20) | word) & highest
     }
 
     /// The well-formed sequences of Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
@@ -167,7 +165,8 @@ extension JSONCursor {
             guard expected.count...6 * expected.count ~= text.range.count else { return false }
             return withUnescaped(text) { $0.elementsEqual(expected) }
         }
-        return text.range.count == expected.count && bytes[text.range].elementsEqual(expected)
+        return text.range.count == expected.count
+            && expected.indices.allSatisfy { bytes[text.range.lowerBound &+ $0] == expected[$0] }
     }
 
     func string(_ text: Text) -> String {
