@@ -15,7 +15,7 @@ struct DerivedIDCounts: Sendable {
         var name: String
     }
 
-    /// Names come from whoever has a write key: beyond these, of a project and day, they are counted together, under no name.
+    /// Names come from anybody with a write key: beyond these, of a project and day, they are counted together, under no name.
     static let maximumSources = 200
     /// What is read of a project at most.
     static let readRows = 10_000

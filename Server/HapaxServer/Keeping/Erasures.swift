@@ -16,7 +16,7 @@ package struct Erasures: Sendable {
 
     /// No user can be called that.
     fileprivate static let everybody = ""
-    /// A write key is public: whoever has it can tie any ids to a user.
+    /// A write key is public: anybody who has it can tie any ids to a user.
     private static let maximumLinks = 1_000
 
     package struct Erasure: Sendable {
@@ -172,7 +172,7 @@ package struct Erasures: Sendable {
         let settled = try await database.settled()
         var now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
         var statements: [StoreSQL] = []
-        if let user, blocks { try await block(user, projectID) }
+        if let user, blocks { try await Registry(database: database).block(user, projectID) }
         if user == nil {
             if let begun = try await open().first(where: { $0.isOfProject && $0.projectID == projectID }) { return begun }
             guard !inSettings.contains(project) else {
@@ -201,34 +201,12 @@ package struct Erasures: Sendable {
         return erasure
     }
 
-    private func block(_ user: String, _ projectID: Int32) async throws(StoreError) {
-        let key = try await database.change(
-            [
-                "UPDATE projects SET user_key = coalesce(user_key, \(BlockedUsers.makeKey())) WHERE project_id = \(projectID) RETURNING user_key"
-            ], as: .owner)
-        guard let key = key.first?[0] else { throw .unavailable("the project is not there any more") }
-        _ = try await database.change(
-            [
-                """
-                INSERT INTO blocked_users (project_id, digest) VALUES (\(projectID), \(BlockedUsers(key: key).hex(user))) ON CONFLICT DO NOTHING
-                """
-            ], as: .owner)
-    }
-
     /// Takes events of a user again.
     ///
     /// - Throws: ``StoreError/notPermitted``; ``Registry/Problem``, also for a user who is not blocked.
     package func unblock(project: String, user: String) async throws {
-        let projectID = try await checked(project, user)
-        // Without a key nobody has been blocked.
-        let key = try await database.ask("SELECT user_key FROM projects WHERE project_id = \(projectID)", as: .own).first?[0] ?? ""
-        let row: StoreSQL = "FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key).hex(user))"
-        guard try await !database.ask("SELECT 1 \(row)", as: .own).isEmpty else { throw Registry.Problem.notFound(Self.notBlocked) }
-        let rows = try await database.change(["DELETE \(row) RETURNING 1"], as: .owner)
-        guard !rows.isEmpty else { throw Registry.Problem.notFound(Self.notBlocked) }
+        try await Registry(database: database).unblock(user, try await checked(project, user))
     }
-
-    static let notBlocked = "this user is not blocked"
 
     /// - Returns: The project's number.
     /// - Throws: ``Registry/Problem`` for what nobody can be called.
@@ -242,7 +220,7 @@ package struct Erasures: Sendable {
     }
 
     /// Erases what was received up to the moment when it was asked for, in short transactions. If it is interrupted, or several do it at once,
-    /// whoever comes next goes on.
+    /// the next one goes on.
     ///
     /// - Parameter progress: Called with the number of events that this call has erased.
     /// - Returns: The erasure, done; nil if somebody else has to finish it.
@@ -264,7 +242,7 @@ package struct Erasures: Sendable {
                 """, as: .search(within: ServerLimits.ownWork))
             let new = Set(rows.compactMap(\.[1])).subtracting(tables)
             if !new.isEmpty {
-                // Before they are changed: whoever finishes it has to tidy them.
+                // Before they are changed: the server that finishes it has to tidy them.
                 let names = new.sorted().map { "\($0) " }.joined()
                 _ = try await database.change(
                     ["UPDATE erasures SET touched = touched || \(names) WHERE erasure_id = \(erasure.id)"], as: .owner)
@@ -286,7 +264,7 @@ package struct Erasures: Sendable {
         return try await finish(erasure, user)
     }
 
-    /// Forgets what is known of the user or the project beside its events.
+    /// Forgets what is known of the user or the project apart from its events.
     private func finish(_ erasure: Erasure, _ user: String) async throws -> Erasure? {
         // nil once somebody else has removed the project.
         guard let row = try await database.ask("SELECT touched, rows FROM erasures WHERE erasure_id = \(erasure.id)", as: .own).first else {
@@ -326,7 +304,7 @@ package struct Erasures: Sendable {
     private static let tablesOfProject =
         ["installs"] + ReportTables.all + ["removals", "keys", "blocked_users", "derived_ids", "erasures", "projects"]
 
-    /// Does an erasure, or waits for whoever does it.
+    /// Does an erasure, or waits for the server that does it.
     ///
     /// - Throws: ``Registry/Problem/notFound(_:)`` if the project is removed meanwhile.
     package func finished(_ erasure: Erasure, progress: @Sendable (Int64) -> Void = { _ in }) async throws -> Erasure {

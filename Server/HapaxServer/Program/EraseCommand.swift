@@ -97,10 +97,10 @@ struct EraseCommand: StoreCommand {
             return line.block == true ? "\(text), \(yes ? "blocked" : "to be blocked")" : text
         }
         guard yes else { return "to be unblocked" }
-        do { _ = try await store.admin.perform(.unblock(project: line.project, user: line.user), saysYes: false) } catch Registry.Problem
-            .notFound(Erasures.notBlocked)
-        { return "not blocked" }
-        return "unblocked"
+        do {
+            _ = try await store.admin.perform(.unblock(project: line.project, user: line.user), saysYes: false)
+            return "unblocked"
+        } catch let problem as Registry.Problem where problem == Registry.notBlocked { return "not blocked" }
     }
 
     private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
@@ -139,7 +139,7 @@ struct EraseCommand: StoreCommand {
         }
     }
 
-    /// Without it the rest is told all the same.
+    /// Without it the rest is printed all the same.
     private func hint(_ line: Line, _ store: CommandStore) async {
         do {
             guard try await store.admin.links(project: line.project, user: line.user).contains(where: { !$0.isShared }) else { return }

@@ -151,7 +151,7 @@ struct DailyQuery: Hashable, Sendable {
             SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds
             WHERE project_id = \(projectID) AND day > \(day.day.advanced(by: -DailyFigures.returnDays)) AND day <= \(day.day) ORDER BY day
             """, as: .closing
-        ).map { (row) throws(StoreError) in try DayClosing.day(row) }
+        ).map { (row) throws(StoreError) in try ReportBounds.day(row) }
         guard let first = bounds.first else { return nil }
         let statement: StoreSQL = """
             SELECT number, count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM (
@@ -191,7 +191,7 @@ extension DailyFigures.Name {
 
 /// Which of some days an instant belongs to, as SQL.
 enum BoundNumber {
-    /// The number of the first bound that an instant lies before; the last one's behind all of them.
+    /// The number of the first bound that an instant lies before; that of the last one after all of them.
     static func sql(of column: StoreSQL, _ bounds: [(before: Int64, number: Int)]) -> StoreSQL {
         guard bounds.count > 1 else { return StoreSQL(stringLiteral: "\(bounds[0].number)") }
         let middle = bounds.count / 2

@@ -23,7 +23,7 @@ struct ProjectDays: Sendable {
         _ projectID: Int32, zone: ReportZone?, _ span: (from: CalendarDay?, to: CalendarDay?), now: Int64, _ database: any SQLStore,
         as purpose: Purpose
     ) async throws(StoreError) {
-        history = try await DayClosing.zones(of: projectID, in: database, as: purpose) ?? ZoneHistory(zone ?? .utc)
+        history = try await ReportZones.zones(of: projectID, in: database, as: purpose) ?? ZoneHistory(zone ?? .utc)
         today = history.day(at: now)
         to = span.to ?? today.advanced(by: 1)
         from = span.from ?? to.advanced(by: -7)
@@ -35,7 +35,7 @@ struct ProjectDays: Sendable {
             WHERE project_id = \(projectID) AND day >= \(from) AND day < \(to)
             """, as: purpose)
         {
-            let day = try DayClosing.day(row)
+            let day = try ReportBounds.day(row)
             known[day.day] = day
         }
         self.known = known
