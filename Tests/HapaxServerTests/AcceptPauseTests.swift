@@ -32,7 +32,7 @@ struct AcceptPauseTests {
         let connections = Connections(limits: ServerLimits())
         let shed = Locked(0)
         let id = connections.opened(.init(shed: { shed.withLock { $0 += 1 } }, cut: {}), .now())
-        connections.stands(id, .idle, .now())
+        connections.changed(id, .idle, .now())
         let (channel, reads) = (EmbeddedChannel(), Reads())
         try channel.pipeline.syncOperations.addHandlers([reads, AcceptPause(connections: connections)])
         channel.pipeline.fireErrorCaught(IOError(errnoCode: code, reason: "accept"))

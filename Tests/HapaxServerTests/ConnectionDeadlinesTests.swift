@@ -164,14 +164,14 @@ struct ConnectionTableTests {
         var table = Self.table()
         for id: UInt64 in 1...3 { #expect(table.opened(id, Self.at(Int64(id))) == nil) }
         #expect(table.opened(4, Self.at(4)) == 1)
-        table.stands(3, .idle, Self.at(5))
-        table.stands(2, .idle, Self.at(6))
+        table.changed(3, .idle, Self.at(5))
+        table.changed(2, .idle, Self.at(6))
         #expect(table.opened(5, Self.at(7)) == 3)
-        for id: UInt64 in 1...5 { table.stands(id, .answering, Self.at(8)) }
-        table.stands(2, .answered, Self.at(9))
+        for id: UInt64 in 1...5 { table.changed(id, .answering, Self.at(8)) }
+        table.changed(2, .answered, Self.at(9))
         #expect(table.opened(6, Self.at(10)) == 2)
-        table.stands(2, .answering, Self.at(11))
-        table.stands(6, .answering, Self.at(11))
+        table.changed(2, .answering, Self.at(11))
+        table.changed(6, .answering, Self.at(11))
         #expect(table.opened(7, Self.at(12)) == 7)
         // When the system itself has no room, nobody who is being answered goes either.
         #expect(table.shed() == nil)
@@ -184,7 +184,7 @@ struct ConnectionTableTests {
         var table = Self.table(connections: 10)
         for id: UInt64 in 1...10 {
             _ = table.opened(id, Self.at(0))
-            table.stands(id, .idle, Self.at(Int64(id)))
+            table.changed(id, .idle, Self.at(Int64(id)))
         }
         let shed = (11...20).map { table.opened(UInt64($0), Self.at(30)) }
         #expect(shed == (1...10).map { UInt64($0) })
@@ -196,11 +196,11 @@ struct ConnectionTableTests {
         #expect((11...20).contains(next))
     }
 
-    @Test("S17: whoever took a standing first goes first, after any number of changes, as if all had been looked through")
+    @Test("S17: whoever took a phase first goes first, after any number of changes, as if all had been looked through")
     func chainsFindTheFirst() {
         var random = SeededRandom.printed()
-        var (table, known) = (Self.table(connections: 1_000), [(id: UInt64, standing: ConnectionTable.Standing)]())
-        let standings: [ConnectionTable.Standing] = [.idle, .arriving, .answered, .answering]
+        var (table, known) = (Self.table(connections: 1_000), [(id: UInt64, phase: ConnectionTable.Phase)]())
+        let phases: [ConnectionTable.Phase] = [.idle, .arriving, .answered, .answering]
         for number: UInt64 in 1...5_000 {
             switch Int.random(in: 0..<4, using: &random) {
             case 0:
@@ -208,15 +208,15 @@ struct ConnectionTableTests {
                 known.append((number, .arriving))
             case 1 where !known.isEmpty:
                 let place = Int.random(in: 0..<known.count, using: &random)
-                let standing = standings[Int.random(in: 0..<4, using: &random)]
+                let phase = phases[Int.random(in: 0..<4, using: &random)]
                 let id = known[place].id
-                table.stands(id, standing, Self.at(0))
-                guard known[place].standing != standing else { continue }
+                table.changed(id, phase, Self.at(0))
+                guard known[place].phase != phase else { continue }
                 known.remove(at: place)
-                known.append((id, standing))
+                known.append((id, phase))
             case 2 where !known.isEmpty: table.closed(known.remove(at: Int.random(in: 0..<known.count, using: &random)).id)
             default:
-                let first = standings.dropLast().lazy.compactMap { standing in known.firstIndex { $0.standing == standing } }.first
+                let first = phases.dropLast().lazy.compactMap { phase in known.firstIndex { $0.phase == phase } }.first
                 #expect(table.shed() == first.map { known[$0].id })
                 if let first { known.remove(at: first) }
             }
@@ -239,8 +239,8 @@ struct ConnectionTableTests {
         // The slowest asks for more itself.
         #expect(table.bytesArrived(3, 20, Self.at(12)) == .refused)
         // What has wholly arrived is not cut for others.
-        table.stands(2, .answering, Self.at(12))
-        table.stands(3, .answering, Self.at(12))
+        table.changed(2, .answering, Self.at(12))
+        table.changed(3, .answering, Self.at(12))
         #expect(table.bytesArrived(4, 20, Self.at(13)) == .refused)
         table.release(2)
         #expect(table.bytesArrived(4, 20, Self.at(13)) == .admitted)

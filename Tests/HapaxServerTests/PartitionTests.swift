@@ -243,4 +243,16 @@ struct PartitionTests {
         #expect(kept.contains("Index Scan using events_2026_01_pkey") && kept.contains("ANY ($1)"))
         await store.close()
     }
+
+    @Test("A month's table that somebody has dropped is not asked again: its ids are stored in DEFAULT")
+    func droppedMonthIsForgotten() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await Self.open(uri)
+        _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        try PostgresConnection(uri: uri).execute("DROP TABLE events_2026_01")
+        _ = try await store.commit(Sample.group([Sample.record(Sample.id(2))]), writer: 0)
+        let rows = try PostgresConnection(uri: uri).query("SELECT tableoid::regclass::text FROM events").compactMap { $0[0] }
+        #expect(rows == ["events_default"])
+        await store.close()
+    }
 }

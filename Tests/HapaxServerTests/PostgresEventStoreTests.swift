@@ -55,7 +55,7 @@ struct PostgresEventStoreTests {
         let record = Sample.record(Sample.id(1), properties: ["amount": 1])
         try other.execute("BEGIN")
         let group = Sample.group([record])
-        try other.copyIn(PostgresCopy.statement, PostgresCopy.bytes(group.records, in: group.batches))
+        try other.copyIn(PostgresCopy.statement(), PostgresCopy.bytes(group.records, in: group.batches))
         async let found = store.commit(
             Sample.group([Sample.record(Sample.id(1)), Sample.record(Sample.id(2))]), writer: 0)
         // The store's session is waiting for ours when PostgreSQL says so.

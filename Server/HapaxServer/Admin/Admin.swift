@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// What an admin can see and change, whoever asks, and through whichever door.
+/// What an admin can see and change, over HTTP and on the command line.
 package struct Admin: Sendable {
     let database: any SQLStore
     /// For what is missing in the books; nil beside a running server of the embedded store, where nothing can be changed.
@@ -70,7 +70,7 @@ package struct Admin: Sendable {
 
     func retention() async throws(StoreError) -> Retention.State { try await Retention(database: database).state() }
 
-    /// Does an erasure that has begun, or waits for whoever does it.
+    /// Does an erasure that has begun, or waits for the server that does it.
     func finished(_ erasure: Erasures.Erasure, progress: @Sendable (Int64) -> Void) async throws -> Erasures.Erasure {
         try await erasures(database).finished(erasure, progress: progress)
     }
@@ -196,7 +196,7 @@ package struct Admin: Sendable {
             try await erasures.checked(project, user)
             let links = linked ? try await erasures.links(project: project, user: user) : []
             var begun: [Erasures.Erasure] = []
-            // The user is the last one: whoever is interrupted finds the links again.
+            // The user comes last, so that after an interruption the links are still found.
             for user in links.filter({ !$0.isShared }).map(\.user) + [user] {
                 try willErase(user)
                 begun.append(try await erasures.add(project: project, user: user, upTo: upTo, blocks: blocks))

@@ -197,7 +197,7 @@ extension Return {
 }
 
 extension JSONWriter {
-    /// Four digits behind the point; null without a whole.
+    /// Four decimal places; null without a whole.
     fileprivate mutating func member(_ name: StaticString, fraction: (part: Int64, whole: Int64)?) {
         member(name)
         guard let fraction, fraction.whole > 0 else { return raw("null") }

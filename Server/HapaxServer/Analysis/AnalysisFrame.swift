@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// What every answer of the analysis says beside its figures.
+/// What every answer of the analysis says in addition to its figures.
 struct AnalysisFrame: Sendable {
     var from: CalendarDay
     var to: CalendarDay

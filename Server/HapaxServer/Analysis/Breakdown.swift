@@ -26,7 +26,7 @@ struct Breakdown: Sendable {
     var rows: [Row] = []
     /// Events without the property.
     var missing = Series.Figures()
-    /// All other values together, and those that are too long to be told (``ServerLimits/toldValue``).
+    /// All other values together, and those that are too long (``ServerLimits/valueCharacters``).
     var other = Series.Figures()
     var otherValues: Int64 = 0
     var total = Series.Figures()
@@ -49,7 +49,7 @@ extension BreakdownQuery {
             g AS (SELECT value, sum(events) AS events, count(*) AS users FROM u GROUP BY value),
             top AS (
               SELECT value, \(dialect.textOfValue("value")) AS text, events, users FROM g
-              WHERE value IS NOT NULL AND length(\(dialect.textOfValue("value"))) <= \(ServerLimits.toldValue)
+              WHERE value IS NOT NULL AND length(\(dialect.textOfValue("value"))) <= \(ServerLimits.valueCharacters)
               ORDER BY \(sorted), text LIMIT \(limit)
             )
             SELECT 0, text, NULL, events, users FROM top

@@ -44,7 +44,7 @@ struct Funnel: Sendable {
     var steps: [Step]
     /// Users who have not done the last step, and whose time is not over.
     var open: Int64
-    /// Whether a device did steps for more than one user, as before and behind a login.
+    /// Whether a device did steps for more than one user, as before and after a login.
     var isStraddled: Bool
 }
 

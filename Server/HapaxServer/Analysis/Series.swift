@@ -9,7 +9,7 @@ struct SeriesQuery: Hashable, Sendable {
     var filter: EventFilter
     var unit = Unit.day
     var basis = DailyReport.Basis.closed
-    /// Whether the same number of days before is told, too.
+    /// Whether the same number of days before is given, too.
     var compares = false
     /// So many days up to a point's own, of which it tells the distinct users.
     var over: Int?

@@ -14,7 +14,7 @@ struct PostgresCheck {
 
     func findings() async -> [Finding] {
         let breaker = Locked(ConnectionBreaker())
-        let database = PostgresSQLStore(uri: uri, admin: options.admin ?? uri, breaker: breaker, told: Locked(0))
+        let database = PostgresSQLStore(uri: uri, admin: options.admin ?? uri, breaker: breaker, reported: Locked(0))
         let (own, owner) = (database.own, database.upkeep)
         var findings: [Finding] = []
         do throws(StoreError) {

@@ -22,7 +22,7 @@ struct SQLiteCheck {
         if let type = attributes?[.type] as? FileAttributeType, type != .typeRegular {
             return [.fail("store", "\(path) is no file")]
         }
-        // SQLite makes files beside it, which the server could not write to.
+        // SQLite makes files next to it, which the server could not write to.
         if let owner = (attributes?[.ownerAccountID] as? NSNumber)?.uint32Value, geteuid() != 0, geteuid() != owner {
             return [.fail("store", "\(path) belongs to another user", help: "run this as that one")]
         }

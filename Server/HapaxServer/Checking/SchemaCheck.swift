@@ -15,7 +15,7 @@ enum SchemaCheck {
         let missing = known.filter { !applied.contains($0.name) }
         if missing.isEmpty { return .ok("schema", "up to date (\(known.last?.name ?? ""))") }
         var texts: [String] = []
-        for migration in missing { texts.append("\(migration.name) (\(try await migration.change.told(rows)))") }
+        for migration in missing { texts.append("\(migration.name) (\(try await migration.change.described(rows)))") }
         return .warn(
             "schema", "the next start of this version applies \(texts.joined(separator: ", "))",
             help: "take a backup before, and start all servers with this version")

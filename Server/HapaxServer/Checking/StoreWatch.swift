@@ -1,7 +1,7 @@
 import HapaxModel
 import Logging
 
-/// Looks at the store from time to time, so that whoever reads `/metrics` neither waits for it nor gives it work.
+/// Looks at the store from time to time, so that a reader of `/metrics` neither waits for it nor gives it work.
 final class StoreWatch: Sendable {
     struct Figures: Sendable {
         var overview: StoreOverview
@@ -35,7 +35,7 @@ final class StoreWatch: Sendable {
     var isReady: Bool { state.withLock { $0.isReady } }
     var figures: Figures? { state.withLock { $0.figures } }
 
-    /// Whether the store answers now. That it is lost, or back, is one line in the log, whoever has found it.
+    /// Whether the store answers now. That it is lost, or back, is one line in the log, wherever it was found.
     func look() async -> Bool {
         let isReady = await readiness.isReady()
         // An answer that came while the server stops says nothing.

@@ -102,7 +102,7 @@ final class Certificate: Sendable {
             throw Problem(description: "\(files.certificate) holds no certificate in PEM")
         }
         guard let key = try? NIOSSLPrivateKey(bytes: Array(bytes[1]), format: .pem) else {
-            throw Problem(description: "\(files.key) holds no private key in PEM, or one behind a password")
+            throw Problem(description: "\(files.key) holds no private key in PEM, or one that a password protects")
         }
         var configuration = TLSConfiguration.makeServerConfiguration(
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))

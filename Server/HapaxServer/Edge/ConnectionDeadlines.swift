@@ -63,7 +63,7 @@ struct ConnectionDeadlines {
     private var isIdle: Bool { reading == .idle && unanswered == 0 && untaken == 0 }
 
     /// What the connection is doing, as ``ConnectionTable`` needs it.
-    var standing: ConnectionTable.Standing {
+    var phase: ConnectionTable.Phase {
         switch reading {
         case .header, .body, .discarding: .arriving
         case .idle, .done: unanswered > 0 ? .answering : untaken > 0 ? .answered : .idle

@@ -82,7 +82,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func bytesArrived(_ context: ChannelHandlerContext) {
         deadlines.bytesArrived(context.eventLoop.now)
-        settle(context)
+        update(context)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -99,7 +99,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
             }
         case .end: action = deadlines.requestEnded(now)
         }
-        settle(context)
+        update(context)
         if action == .forward { context.fireChannelRead(data) } else { perform(action, context) }
     }
 
@@ -175,8 +175,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
             let taken = promise ?? context.eventLoop.makePromise()
             let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
             taken.futureResult.whenSuccess { bound.value.handler.answerTaken(bound.value.context) }
-            if let id, deadlines.standing != .arriving || deadlines.isDiscarding { connections.release(id) }
-            settle(context)
+            if let id, deadlines.phase != .arriving || deadlines.isDiscarding { connections.release(id) }
+            update(context)
             context.write(wrapOutboundOut(part), promise: taken)
             if deadlines.isDiscarding { context.read() }
         }
@@ -184,7 +184,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func answerTaken(_ context: ChannelHandlerContext) {
         let action = deadlines.answerTaken(context.eventLoop.now)
-        settle(context)
+        update(context)
         perform(action, context)
     }
 
@@ -229,8 +229,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     /// Reports to ``Connections`` what this connection is doing, and sets the timer.
-    private func settle(_ context: ChannelHandlerContext) {
-        if let id { connections.stands(id, deadlines.standing, context.eventLoop.now) }
+    private func update(_ context: ChannelHandlerContext) {
+        if let id { connections.changed(id, deadlines.phase, context.eventLoop.now) }
         schedule(context)
     }
 

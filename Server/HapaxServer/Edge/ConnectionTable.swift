@@ -7,7 +7,7 @@ struct ConnectionTable {
     typealias ID = UInt64
 
     /// What a connection is doing, in the order in which connections are closed to make room.
-    enum Standing: Hashable {
+    enum Phase: Hashable {
         case idle
         /// A request is on its way and has not wholly arrived.
         case arriving
@@ -27,7 +27,7 @@ struct ConnectionTable {
     }
 
     private struct Connection {
-        var standing = Standing.arriving
+        var phase = Phase.arriving
         /// Since when it has been doing that.
         var since: NIODeadline
         /// Its neighbours among the connections that are doing the same.
@@ -47,7 +47,7 @@ struct ConnectionTable {
     }
 
     private let limits: ServerLimits
-    private var chains: [Standing: Chain] = [:]
+    private var chains: [Phase: Chain] = [:]
     private var connections: [ID: Connection] = [:]
     private(set) var arrivingBytes = 0
     private var leaving = 0
@@ -78,33 +78,33 @@ struct ConnectionTable {
     }
 
     /// The connection that has been doing this longest.
-    private func first(of standing: Standing, but newcomer: ID? = nil) -> ID? {
-        guard let first = chains[standing]?.first else { return nil }
+    private func first(of phase: Phase, but newcomer: ID? = nil) -> ID? {
+        guard let first = chains[phase]?.first else { return nil }
         return first == newcomer ? connections[first]?.after : first
     }
 
-    private mutating func link(_ id: ID, _ standing: Standing) {
-        var chain = chains[standing] ?? Chain()
+    private mutating func link(_ id: ID, _ phase: Phase) {
+        var chain = chains[phase] ?? Chain()
         connections[id]?.before = chain.last
         connections[id]?.after = nil
         if let last = chain.last { connections[last]?.after = id } else { chain.first = id }
         chain.last = id
-        chains[standing] = chain
+        chains[phase] = chain
     }
 
     /// Does nothing for a connection that is leaving, since it is in no chain.
     private mutating func unlink(_ id: ID) {
         guard let known = connections[id], !known.isLeaving else { return }
-        if let before = known.before { connections[before]?.after = known.after } else { chains[known.standing]?.first = known.after }
-        if let after = known.after { connections[after]?.before = known.before } else { chains[known.standing]?.last = known.before }
+        if let before = known.before { connections[before]?.after = known.after } else { chains[known.phase]?.first = known.after }
+        if let after = known.after { connections[after]?.before = known.before } else { chains[known.phase]?.last = known.before }
     }
 
-    mutating func stands(_ id: ID, _ standing: Standing, _ now: NIODeadline) {
-        guard let known = connections[id], known.standing != standing else { return }
+    mutating func changed(_ id: ID, _ phase: Phase, _ now: NIODeadline) {
+        guard let known = connections[id], known.phase != phase else { return }
         unlink(id)
-        connections[id]?.standing = standing
+        connections[id]?.phase = phase
         connections[id]?.since = now
-        if !known.isLeaving { link(id, standing) }
+        if !known.isLeaving { link(id, phase) }
     }
 
     mutating func bytesArrived(_ id: ID, _ count: Int, _ now: NIODeadline) -> Admission {
@@ -133,7 +133,7 @@ struct ConnectionTable {
         func bytesPerSecond(_ connection: Connection) -> Double {
             Double(connection.bytes) * 1e9 / Double(max((now - connection.since).nanoseconds, 1))
         }
-        return connections.filter { $0.value.standing == .arriving && $0.value.bytes > 0 && !$0.value.isCut }
+        return connections.filter { $0.value.phase == .arriving && $0.value.bytes > 0 && !$0.value.isCut }
             .min { bytesPerSecond($0.value) < bytesPerSecond($1.value) }?.key
     }
 

@@ -4,7 +4,7 @@ import NIOCore
 /// Performs what ``ConnectionTable`` decides: any event loop can close any connection.
 final class Connections: Sendable {
     /// How to close one connection, from any event loop.
-    struct Ways: Sendable {
+    struct Handlers: Sendable {
         /// Closes the connection, to make room for another.
         var shed: @Sendable () -> Void
         /// Refuses the body that is arriving.
@@ -13,7 +13,7 @@ final class Connections: Sendable {
 
     private struct State {
         var table: ConnectionTable
-        var ways: [ConnectionTable.ID: Ways] = [:]
+        var handlers: [ConnectionTable.ID: Handlers] = [:]
         var next: ConnectionTable.ID = 0
         var isStopping = false
         var shed = 0
@@ -47,13 +47,13 @@ final class Connections: Sendable {
         state.withLock { $0.isStopping = true }
     }
 
-    func opened(_ ways: Ways, _ now: NIODeadline) -> ConnectionTable.ID {
+    func opened(_ handlers: Handlers, _ now: NIODeadline) -> ConnectionTable.ID {
         let (id, leaving) = state.withLock { state in
             state.next += 1
-            state.ways[state.next] = ways
+            state.handlers[state.next] = handlers
             let leaving = state.table.opened(state.next, now)
             if leaving != nil { state.shed += 1 }
-            return (state.next, leaving.flatMap { state.ways[$0] })
+            return (state.next, leaving.flatMap { state.handlers[$0] })
         }
         leaving?.shed()
         return id
@@ -64,22 +64,22 @@ final class Connections: Sendable {
         state.withLock { state in
             let leaving = state.table.shed()
             if leaving != nil { state.shed += 1 }
-            return leaving.flatMap { state.ways[$0] }
+            return leaving.flatMap { state.handlers[$0] }
         }?.shed()
     }
 
-    func stands(_ id: ConnectionTable.ID, _ standing: ConnectionTable.Standing, _ now: NIODeadline) {
-        state.withLock { $0.table.stands(id, standing, now) }
+    func changed(_ id: ConnectionTable.ID, _ phase: ConnectionTable.Phase, _ now: NIODeadline) {
+        state.withLock { $0.table.changed(id, phase, now) }
     }
 
     /// - Returns: Whether there is room for them.
     func bytesArrived(_ id: ConnectionTable.ID, _ count: Int, _ now: NIODeadline) -> Bool {
         let (isAdmitted, leaving) = state.withLock { state in
             switch state.table.bytesArrived(id, count, now) {
-            case .admitted: return (true, nil as Ways?)
+            case .admitted: return (true, nil as Handlers?)
             case .cut(let slower):
                 state.cut += 1
-                return (true, state.ways[slower])
+                return (true, state.handlers[slower])
             case .refused: return (false, nil)
             }
         }
@@ -94,7 +94,7 @@ final class Connections: Sendable {
     func closed(_ id: ConnectionTable.ID) {
         state.withLock { state in
             state.table.closed(id)
-            state.ways[id] = nil
+            state.handlers[id] = nil
         }
     }
 }

@@ -131,7 +131,8 @@ package final class GroupCommitWriter: Sendable {
             failures.failed(error)
             let problem =
                 error == .clockBehind
-                ? RequestProblem(.clockBehind, detail: "the database's clock is behind what has been told of it; send the batch again")
+                ? RequestProblem(
+                    .clockBehind, detail: "the database's clock is behind an instant that it has already reported; send the batch again")
                 : RequestProblem(.storeUnavailable, detail: "nothing is known about this batch; send it again")
             for submission in submissions { submission.answer.resume(returning: .failure(problem)) }
         }
@@ -162,7 +163,7 @@ package final class GroupCommitWriter: Sendable {
             records: group.storeGroup.records.count, in: now() - began,
             derivedWithOtherContent: group.derivedWithOtherContent(plan.found, verdicts))
         let outcomes = group.outcomes(found: plan.found, refused: plan.refused, verdicts: verdicts)
-        // Before it is answered: whoever is told of an end finds it in the books.
+        // Before it is answered, so that a client that learns what became of an event finds it in the books.
         if let books = group.lateBooks(outcomes, repeats: repeats, isSplit: plan.isSplit) { _ = try await commit(books, writer: writer) }
         return outcomes
     }

@@ -128,7 +128,7 @@ package struct Retention: Sendable {
 
     // MARK: - Removing
 
-    /// Removes what lies below the horizon. If it is interrupted, or several do it at once, whoever comes next goes on.
+    /// Removes what lies below the horizon. If it is interrupted, or several do it at once, the next one goes on.
     ///
     /// - Returns: The new state; nil if there was nothing to remove.
     package func perform() async throws -> State? {

@@ -17,7 +17,7 @@ struct RetentionService: Sendable {
 
     func advance() async throws { try await reporting { try await retention.advance() } }
 
-    /// - Throws: Also if whoever reads all months would wait behind each further attempt: then the next one comes later.
+    /// - Throws: Also if readers of all months would wait for each further attempt: then the next one comes later.
     func remove() async throws {
         try await reporting(triesSoon: true) {
             guard let state = try await retention.perform() else { return }

@@ -68,7 +68,7 @@ package final class ServerMetrics: Sendable {
         counts.withLock { $0.refusals[code, default: 0] += 1 }
     }
 
-    /// - Parameter projects: Their names. Each of them is told, so that its first event is seen as a change.
+    /// - Parameter projects: Their names. Each of them has a line, so that its first event is seen as a change.
     func write(to exposition: inout Exposition, projects: [Int32: String]) {
         let counts = counts.withLock { $0 }
         let projects = projects.sorted { $0.value < $1.value }

@@ -22,16 +22,16 @@ struct BackupCommand: ParsableCommand {
     func run(_ configuration: ServerConfiguration, note: @escaping @Sendable (String) -> Void) async throws -> String {
         switch (configuration.store, file) {
         case (.sqlite(let path), let file?):
-            var told = ContinuousClock.now
+            var reported = ContinuousClock.now
             let bytes = try SQLiteBackup.run(from: path, to: file) { part in
-                guard told + .seconds(1) < .now else { return }
-                told = .now
+                guard reported + .seconds(1) < .now else { return }
+                reported = .now
                 note("\(Int(part * 100)) %…")
             }
             return "\(file): \(bytes) bytes, checked"
         case (.postgres(let uri), nil):
             let admin = configuration.postgres.admin ?? uri
-            let database = PostgresSQLStore(uri: uri, admin: admin, breaker: Locked(ConnectionBreaker()), told: Locked(0))
+            let database = PostgresSQLStore(uri: uri, admin: admin, breaker: Locked(ConnectionBreaker()), reported: Locked(0))
             let result: Result<Void, StoreError>
             do throws(StoreError) {
                 _ = try await database.change(["INSERT INTO backups DEFAULT VALUES"], as: .owner)

@@ -31,7 +31,7 @@ struct CertificateService: Service {
                 "The new certificate's file holds fewer certificates than before: clients may refuse it unless those that lead to its authority follow it",
                 metadata: ["certificate.count": "\(certificate.length)", "certificate.count.before": "\(length)"])
         case .unusable(let problem):
-            // The same trouble is not told at every look.
+            // The same trouble is not logged at every look.
             guard problem != known else { return }
             logger.error(
                 "The certificate's files cannot be used; the one before goes on",

@@ -9,7 +9,7 @@ extension JSONWriter {
         }
     }
 
-    /// A line of an export: the event as `hapax import` takes it, and what the store knows beside: which number of which install it had, and
+    /// A line of an export: the event as `hapax import` takes it, and what else the store knows: which number of which install it had, and
     /// when it was received.
     mutating func line(_ event: EventRow) {
         object { writer in

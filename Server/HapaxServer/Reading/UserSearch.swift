@@ -28,7 +28,7 @@ struct UserSearch: Sendable {
         }
         try await add("report_users WHERE \(matches)")
         var found = Found()
-        // By the store's own clock, and behind its present.
+        // By the store's own clock, and before its present.
         let settled = try await database.settled() / 1_000
         var (to, span) = (settled + Self.firstSpan, 2 * Self.firstSpan)
         while users.count <= limit, to > 0 {

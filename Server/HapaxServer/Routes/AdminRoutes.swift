@@ -253,7 +253,7 @@ private struct AdminBody {
             guard !mayBeEmpty else { return }
             throw RequestProblem(.malformed, detail: "the body is empty; it must be a JSON object")
         }
-        // Why it is none says nothing more to whoever has written it.
+        // The reason would add nothing for the one who wrote it.
         guard let value = try? PropertyValue(json: String(decoding: bytes, as: UTF8.self)) else {
             throw RequestProblem(.malformed, detail: "the body is not JSON, is longer than 32 KiB, or holds a number that is too large")
         }

@@ -16,7 +16,7 @@ final class MetricsPage: Sendable {
     let certificate: Certificate?
     /// Unix milliseconds.
     let startedAt: Int64
-    /// What was told last: readers in a loop must not cost the senders.
+    /// The latest text: readers in a loop must not cost the senders.
     private let last = Locked<(text: [UInt8], until: ContinuousClock.Instant)?>(nil)
 
     init(
@@ -28,7 +28,7 @@ final class MetricsPage: Sendable {
         (self.certificate, self.startedAt) = (certificate, startedAt)
     }
 
-    /// For whoever has the admin key.
+    /// For an admin key.
     func fresh() -> Response { Self.response(Array(text().utf8)) }
 
     /// For everybody.

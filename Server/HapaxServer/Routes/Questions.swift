@@ -17,7 +17,7 @@ struct Questions: Sendable {
             limit: limits.untakenAnswers, limitOfOne: limits.untakenAnswers / 2, what: "answers have not been taken yet")
     }
 
-    /// - Parameter known: The parameters that the path has, beside `project`.
+    /// - Parameter known: The parameters that the path has, apart from `project`.
     func accept(
         _ request: Request, _ known: Set<String>, repeatable: Set<String> = []
     ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, holder: Keys.Holder) {
@@ -38,7 +38,7 @@ struct Questions: Sendable {
 
     /// - Parameters:
     ///   - context: Of the connection that asks: once it has ended, so does the question.
-    ///   - question: Reads the texts of the question, in its turn: what that takes is up to whoever asks.
+    ///   - question: Reads the texts of the question, in its turn, since the caller decides how much that takes.
     func heavily<Question, Value>(
         for context: IngestContext, of projectID: Int32, in turns: Turns, within time: Duration,
         asking question: () throws(RequestProblem) -> Question, _ body: (Question, QuestionTurn) async throws(StoreError) -> Value

@@ -158,7 +158,7 @@ struct ReportRoutes: Sendable {
         _ = try Self.wantsCSV(request, parameters)
         let (span, now) = (try Self.span(parameters), currentTime() / 1_000)
         if let from = span.from, from == span.to {
-            throw RequestProblem.parameter("to", "must be behind from: it is the first day that is not included")
+            throw RequestProblem.parameter("to", "must be after from: it is the first day that is not included")
         }
         let (from, to, answer) = try await questions.heavily(
             for: context, of: projectID, in: questions.turns, within: ServerLimits.heavyRead, asking: query
@@ -232,9 +232,9 @@ struct ReportRoutes: Sendable {
         return (from, to)
     }
 
-    /// If one of the two was left out, the span is known only behind the question.
+    /// If one of the two was left out, the span is known only after the question.
     private static func check(_ from: CalendarDay, _ to: CalendarDay) throws(RequestProblem) {
-        guard from <= to else { throw RequestProblem.parameter("from", "must not be behind today unless to is given") }
+        guard from <= to else { throw RequestProblem.parameter("from", "must not be after today unless to is given") }
         guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw tooManyDays(ServerLimits.reportDays) }
     }
 

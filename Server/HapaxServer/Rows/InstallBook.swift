@@ -20,7 +20,7 @@ package struct InstallBook: Hashable, Sendable {
         package var reason: String
         /// Whether the install has said so itself, of events that never came.
         package var isOfClient: Bool
-        /// When it was first and last told, in Unix milliseconds.
+        /// When it was first and last reported, in Unix milliseconds.
         package var first: Int64
         package var last: Int64
 
@@ -64,7 +64,7 @@ package struct InstallBook: Hashable, Sendable {
     package var repeated: Int64 = 0
     /// Of numbers before ``begins`` that have their ends, whose ranges were too many.
     package var folded = Figures()
-    /// More ranges than are kept: what became of each event cannot be told any more.
+    /// More ranges than are kept: what became of each event is not known any more.
     package var isUnknown = false
     /// Since when sequences are missing, in Unix milliseconds.
     package var missingSince: Int64?
@@ -119,7 +119,7 @@ package struct InstallBook: Hashable, Sendable {
     private mutating func end(_ sequences: SequenceSet, _ reason: String, isOfClient: Bool, _ now: Int64) {
         let sequences = sequences.intersection(begins...SequenceSet.maximum).subtracting(stored)
         guard !sequences.isEmpty, fates.count <= Self.maximumRanges else { return }
-        // What is told again keeps the time when it was first told.
+        // What is reported again keeps the time of its first report.
         let known = fates.first { fate in fate.reason == reason && sequences.ranges.contains { $0.overlaps(fate.sequences) } }
         cut(sequences)
         for range in sequences.ranges {

@@ -75,5 +75,7 @@ package enum PostgresCopy {
         return bytes
     }
 
-    package static let statement = "COPY events (\(PostgresEventColumn.list)) FROM STDIN (FORMAT binary)"
+    package static func statement(into table: String = "events") -> String {
+        "COPY \(table) (\(PostgresEventColumn.list)) FROM STDIN (FORMAT binary)"
+    }
 }

@@ -20,7 +20,7 @@ package struct SequenceSet: Hashable, Sendable {
     package mutating func insert(_ range: ClosedRange<Int64>) {
         guard range.lowerBound >= 0, range.lowerBound <= Self.maximum else { return }
         let range = range.lowerBound...min(range.upperBound, Self.maximum)
-        // Nearly always behind all others, or right after the last one.
+        // Nearly always after all others, or right after the last one.
         guard let end = ranges.last?.upperBound, range.lowerBound <= end else {
             if let last = ranges.last, last.upperBound + 1 == range.lowerBound {
                 ranges[ranges.count - 1] = last.lowerBound...range.upperBound

@@ -46,7 +46,7 @@ package struct ServerLimits: Sendable {
     /// Connections of the listener for metrics, and how long one of them may leave its answer without taking some of it.
     static let metricsConnections = 64
     static let metricsAnswer = Duration.seconds(5)
-    /// For how long the same text is told to whoever asks for metrics.
+    /// For how long the same text answers requests for metrics.
     static let metricsAge = Duration.seconds(1)
     /// Bytes of an answer that the system's send buffer holds for a slow reader; the system reserves twice as much.
     package static let systemSendBytes = 256 * 1024
@@ -98,7 +98,7 @@ package struct ServerLimits: Sendable {
     static let rateBurst = Duration.seconds(10)
     /// A larger body is refused unread while its project owes events.
     static let smallBody = 64 * 1024
-    /// The longest wait that a project beyond its limit is told, in seconds: about as long as a client waits at most.
+    /// The longest wait that a project beyond its limit is given, in seconds: about as long as a client waits at most.
     static let longestRetryAfter = 300
 
     /// Requests of all projects whose body has arrived and waits for its turn to be unpacked; a further one is answered 503.
@@ -172,12 +172,12 @@ package struct ServerLimits: Sendable {
     /// Answers to questions of the analysis that are kept, of each kind, and how long final ones are: rows of theirs can still be removed.
     package static let keptAnswers = 50
     package static let finalAge = Duration.seconds(60)
-    /// The most days whose hours are told.
+    /// The most days whose hours are given.
     package static let hourlyDays = 31
-    /// The most values of a property that are told.
+    /// The most values of a property that are given.
     package static let brokenValues = 1_000
-    /// Characters of a value that is told by itself, more than PostgreSQL takes to write any number; longer ones count among the others.
-    package static let toldValue = 1_100
+    /// Characters of a value that is given by itself, more than PostgreSQL takes to write any number; longer ones count among the others.
+    package static let valueCharacters = 1_100
     /// The most properties that a question filters by.
     package static let propertyFilters = 8
 

@@ -35,7 +35,7 @@ struct ServerSetting: Sendable {
         help: "Addresses and networks (10.0.0.0/8), by commas, whose X-Forwarded-For is believed.")
     static let metricsPort = ServerSetting(
         name: "metrics-port", placeholder: "NUMBER",
-        help: "Another port, with /metrics for whoever reaches it and /health, and nothing else; 0 picks a free one.")
+        help: "Another port, with /metrics for everybody who reaches it and /health, and nothing else; 0 picks a free one.")
     static let metricsHost = ServerSetting(
         name: "metrics-host", placeholder: "ADDRESS", help: "Address of that port.", defaultText: "127.0.0.1")
     static let store = ServerSetting(
@@ -49,7 +49,7 @@ struct ServerSetting: Sendable {
     static let writeKeys = ServerSetting(
         name: "write-keys", placeholder: "LIST",
         help:
-            "Who may write where: PROJECT=KEY, by commas, beside the keys in the store. The key demo is public and works on loopback only.",
+            "Who may write where: PROJECT=KEY, by commas, in addition to the keys in the store. The key demo is public and works on loopback only.",
         isSecret: true)
     static let readKeys = ServerSetting(
         name: "read-keys", placeholder: "LIST",

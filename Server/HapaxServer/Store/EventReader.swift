@@ -33,7 +33,7 @@ package protocol EventReader: Sendable {
 
     /// How many events of each name were received in a span: the commonest names, of equal ones those whose bytes come first.
     ///
-    /// The database adds up the others: how many names there are is up to whoever sends.
+    /// The database adds up the others: the senders decide how many names there are.
     ///
     /// - Throws: ``StoreError/tooHeavy`` if that would take longer than the deadline.
     func countsByName(

@@ -131,7 +131,7 @@ extension StoreError: CustomStringConvertible {
         case .collided: "the transaction collided with another"
         case .dataRefused(let state): "the store refused an event's data (SQLSTATE \(state))"
         case .tooHeavy: "the question takes longer than it may"
-        case .clockBehind: "the database's clock is behind what has been told as settled"
+        case .clockBehind: "the database's clock is behind an instant that was already reported as settled"
         case .inUse(let path): "the store cannot be used: another process has \(path) open"
         case .notPermitted: "the serving role may not change this; set store-admin"
         case .unusable(let reason): "the store cannot be used: \(reason)"

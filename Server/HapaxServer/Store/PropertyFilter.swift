@@ -37,7 +37,7 @@ struct PropertyFilter: Hashable, Sendable {
         self.texts = texts.map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Behind the closing quotation mark; nil if there is none. One pass over the bytes: whoever asks chooses the text.
+    /// The position after the closing quotation mark; nil if there is none. One pass over the bytes: the text is the caller's.
     private static func endOfQuotation(_ text: String) -> String.Index? {
         var (place, isEscaped) = (text.utf8.index(after: text.startIndex), false)
         while place < text.endIndex {

@@ -64,7 +64,7 @@ package protocol SQLStore: Sendable {
     @discardableResult
     func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]]
 
-    /// The same for a change that may turn out to be none: `isMade` says behind the statements whether it is one.
+    /// The same for a change that may turn out to be none: `isMade` says after the statements whether it is one.
     func change(_ statements: [StoreSQL], as purpose: Purpose, isMade: StoreSQL) async throws(StoreError)
 
     /// The store's clock.
@@ -78,7 +78,7 @@ package protocol SQLStore: Sendable {
     /// Runs `body` unless another server, or another task of this one, is running one.
     func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError)
 
-    /// Gives back what changed rows have left behind in these tables, so that it is not kept in them any more.
+    /// Gives back the space that changed rows have left in these tables, so that it is not kept in them any more.
     func tidy(_ tables: Set<String>) async throws(StoreError)
 
     /// Removes the events with ids of some days, below which there are none any more. The horizon is at their end already.

@@ -12,7 +12,7 @@ struct SchemaChange: Sendable, ExpressibleByStringLiteral {
     private static let rowsPerSecond: Int64 = 50_000
 
     /// - Parameter rows: How many rows a table has, about; nil for a table that is not there yet.
-    func told(_ rows: (String) async throws(StoreError) -> Int64?) async throws(StoreError) -> String {
+    func described(_ rows: (String) async throws(StoreError) -> Int64?) async throws(StoreError) -> String {
         var parts = [text]
         for table in tables {
             guard let rows = try await rows(table) else { continue }

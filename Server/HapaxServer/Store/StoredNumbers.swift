@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Which numbers the rows of `events` have, beside those that the books say are stored.
+/// Which numbers the rows of `events` have, apart from those that the books say are stored.
 enum StoredNumbers {
     /// Ranges of removed rows that are kept of one install; beyond them neighbours are joined, and rows between them that somebody deletes by hand
     /// are not missed. A service's install can have an erased user's event at every second number.

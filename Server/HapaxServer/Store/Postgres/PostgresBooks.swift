@@ -104,7 +104,7 @@ enum PostgresBooks {
 
         var count: Int { books.count }
 
-        /// Statements that write what has changed, with `; ` behind them, or nothing. No text of a sender stands in them: JSON is hexadecimal.
+        /// Statements that write what has changed, followed by `; `, or nothing. No text of a sender stands in them: JSON is hexadecimal.
         func update(_ entries: [InstallBook.Entry]) -> String {
             var columns: [[String]] = []
             for entry in entries {

@@ -261,7 +261,7 @@ package final class PostgresConnection {
     /// Commits the transaction.
     ///
     /// - Throws: ``PostgresError`` also if the server rolled it back instead, which it does without an error once a statement has failed.
-    /// - Parameter sql: Statements that are sent with it, with `; ` behind them.
+    /// - Parameter sql: Statements that are sent with it, followed by `; `.
     package func commit(after sql: String = "") throws(PostgresError) {
         let rows = try answer(PQsendQuery(connection, "\(sql)COMMIT"))
         try Self.check(String(cString: PQcmdStatus(rows.result)))

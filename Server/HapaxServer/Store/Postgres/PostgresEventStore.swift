@@ -5,7 +5,7 @@ import Logging
 package final class PostgresEventStore: EventStore {
     private let writers: [PostgresWriter]
     private let statements: PostgresSQLStore
-    private let told: Locked<Int64>
+    private let reported: Locked<Int64>
     private let allowsUnsafe: Bool
     private let known = Locked(Known())
     private let today: (@Sendable () -> Int32)?
@@ -39,10 +39,12 @@ package final class PostgresEventStore: EventStore {
     package init(
         uri: String, options: Options = Options(), today: (@Sendable () -> Int32)? = nil, logger: Logger
     ) async throws(StoreError) {
-        let (breaker, told) = (Locked(ConnectionBreaker()), Locked<Int64>(0))
-        (self.told, allowsUnsafe) = (told, options.unsafeAllowNonDurableStore)
-        writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker, told: told) }
-        statements = PostgresSQLStore(uri: uri, admin: options.admin ?? uri, breaker: breaker, told: told)
+        let (breaker, reported) = (Locked(ConnectionBreaker()), Locked<Int64>(0))
+        (self.reported, allowsUnsafe) = (reported, options.unsafeAllowNonDurableStore)
+        writers = (0..<max(1, options.writers)).map {
+            PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker, reported: reported)
+        }
+        statements = PostgresSQLStore(uri: uri, admin: options.admin ?? uri, breaker: breaker, reported: reported)
         self.today = today
         self.logger = logger
         let role = try await own.use { [allowsUnsafe] (connection) throws(StoreError) in
@@ -97,10 +99,10 @@ package final class PostgresEventStore: EventStore {
     }
 
     package func check() async throws(StoreError) {
-        try await own.use { [told, allowsUnsafe] (connection) throws(StoreError) in
+        try await own.use { [reported, allowsUnsafe] (connection) throws(StoreError) in
             try PostgresSettings.checkWritable(connection)
             // While the clock is behind, the writers refuse to commit, so the store is not ready.
-            try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
+            try PostgresSettings.checkClock(connection, reported: reported.withLock { $0 })
             if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
         }
     }

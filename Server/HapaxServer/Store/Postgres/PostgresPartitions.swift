@@ -68,7 +68,7 @@ enum PostgresPartitions {
         return Set(try connection.query(sql).compactMap { $0[0] })
     }
 
-    /// The names of the months that this session's role may read by themselves: who owns them, and whom ``PostgresRoles/grant(_:to:)`` has told.
+    /// The names of the months that this session's role may read by themselves: as their owner, or by ``PostgresRoles/grant(_:to:)``.
     static func readable(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
         try connection.query(
             """

@@ -10,7 +10,7 @@ final class PostgresSQLStore: SQLStore {
     private let changes: PostgresSession
     let upkeep: PostgresSession
     /// The latest instant that was reported as settled, in Unix milliseconds.
-    private let told: Locked<Int64>
+    private let reported: Locked<Int64>
     private let trust = Locked<ClockTrust?>(nil)
     private let turn = ExclusiveTurn()
 
@@ -20,8 +20,8 @@ final class PostgresSQLStore: SQLStore {
     /// - Parameters:
     ///   - uri: Of the serving role.
     ///   - admin: Of the role that owns the tables.
-    init(uri: String, admin: String, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
-        self.told = told
+    init(uri: String, admin: String, breaker: Locked<ConnectionBreaker>, reported: Locked<Int64>) {
+        self.reported = reported
         reader = PostgresReader(uri: uri, breaker: breaker)
         own = PostgresSession(.own, uri: uri, breaker: breaker)
         search = PostgresSession(.search, uri: uri, breaker: breaker)
@@ -101,7 +101,7 @@ final class PostgresSQLStore: SQLStore {
             return next.read(shown, accepted: row[2] ?? 0, at: now)
         }
         // What is not believed is no promise: a clock that goes back to where it was may store again.
-        told.withLock { $0 = max($0, min(clock.settled, clock.closing)) }
+        reported.withLock { $0 = max($0, min(clock.settled, clock.closing)) }
         return clock
     }
 

@@ -65,13 +65,13 @@ enum PostgresSettings {
     /// After a failover the clock may be another machine's. An event received before an instant that was already reported as settled would be
     /// missing from a closed day, and from an export that has passed that instant.
     ///
-    /// - Parameter told: The latest instant that this server has reported, in Unix milliseconds; how far days are closed is in the database.
-    static func checkClock(_ connection: PostgresConnection, told: Int64) throws(StoreError) {
+    /// - Parameter reported: The latest instant that this server has reported, in Unix milliseconds; how far days are closed is in the database.
+    static func checkClock(_ connection: PostgresConnection, reported: Int64) throws(StoreError) {
         let sql = """
             SELECT now() <= greatest(to_timestamp($1::int8 / 1000.0), (SELECT late_to FROM report_late_progress),
               (SELECT max(folded_to) FROM report_progress))
             """
-        let isBehind = try translating { () throws(PostgresError) in try connection.query(sql, ["\(told)"]).first?[0] == "t" }
+        let isBehind = try translating { () throws(PostgresError) in try connection.query(sql, ["\(reported)"]).first?[0] == "t" }
         if isBehind { throw .clockBehind }
     }
 

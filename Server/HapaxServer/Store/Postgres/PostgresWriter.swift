@@ -3,7 +3,7 @@ import HapaxModel
 /// One session that commits groups, on a queue of its own. Connects when it is needed and again after the connection was lost.
 actor PostgresWriter {
     private let options: PostgresEventStore.Options
-    private let told: Locked<Int64>
+    private let reported: Locked<Int64>
     private let executor: SerialQueueExecutor
     private var session: PostgresLink
     /// When the clock, and the settings that a session cannot pin, were last checked, and on which connection.
@@ -12,8 +12,8 @@ actor PostgresWriter {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(uri: String, number: Int, options: PostgresEventStore.Options, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
-        self.told = told
+    init(uri: String, number: Int, options: PostgresEventStore.Options, breaker: Locked<ConnectionBreaker>, reported: Locked<Int64>) {
+        self.reported = reported
         self.options = options
         executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
         session = PostgresLink(uri: uri, breaker: breaker, deadline: options.answerDeadline) { (connection) throws(StoreError) in
@@ -89,8 +89,8 @@ actor PostgresWriter {
     /// Rolls back what failed; a connection on which that fails, too, is given up.
     private func undoing<Value>(_ connection: PostgresConnection, _ body: () throws(PostgresError) -> Value) throws(StoreError) -> Value {
         do throws(PostgresError) { return try body() } catch {
-            // Read-only: after a failover another host may be the one to write to.
-            if error.sqlState == "25006" || (try? connection.execute("ROLLBACK")) == nil { connection.giveUp() }
+            // Read-only: after a failover another host may be the one to write to. A new connection asks for the months again, if one is gone.
+            if ["25006", "42P01", "42501"].contains(error.sqlState) || (try? connection.execute("ROLLBACK")) == nil { connection.giveUp() }
             throw StoreError(error)
         }
     }
@@ -121,7 +121,7 @@ actor PostgresWriter {
         }
     }
 
-    private static let copyAndCommit = "\(PostgresCopy.statement); COMMIT"
+    private static let copyAndCommit = "\(PostgresCopy.statement()); COMMIT"
 
     /// The slower way, for a race with another session: the unique key decides row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
@@ -200,7 +200,7 @@ actor PostgresWriter {
         guard checked !== connection || checkedAt + options.durabilityRecheck <= .now else { return }
         do throws(StoreError) {
             if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
-            try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
+            try PostgresSettings.checkClock(connection, reported: reported.withLock { $0 })
         } catch {
             // It has pinned what it found; the next one finds what has been mended.
             connection.giveUp()
