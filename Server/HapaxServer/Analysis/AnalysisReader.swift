@@ -26,11 +26,7 @@ struct AnalysisReader: Sendable {
         let (starts, ends) = (days[days.from].starts, days[days.to].starts)
         let late = try await ask(
             "SELECT sum(late) FROM report_late WHERE project_id = \(projectID) AND day >= \(days.from) AND day < \(days.to)")
-        let ahead = try await ask(
-            """
-            SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: starts) AND time < \(instant: ends)
-            AND \(database.dialect.isAhead)
-            """)
+        let ahead = try await ask(CountedRows.ahead(of: projectID, from: starts, to: ends, database.dialect))
         return AnalysisFrame(
             from: days.from, to: days.to, zone: days.zone, basis: rows.basis, asOf: isFinal ? closes : rows.settled, isFinal: isFinal,
             late: try (late.first ?? []).sum(0), ahead: try (ahead.first ?? []).sum(0), isRowsRemoved: try await isRowsRemoved(days, needed)

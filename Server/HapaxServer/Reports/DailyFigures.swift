@@ -71,10 +71,7 @@ struct DailyQuery: Hashable, Sendable {
 
     /// What gives a day's figures if it is answered as of one moment: of rows that are removed in between, a name would be counted and no event.
     func statements(_ database: any SQLStore, _ parts: SpanParts) async throws(StoreError) -> [StoreSQL] {
-        let ahead: StoreSQL = """
-            SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
-            AND \(database.dialect.isAhead)
-            """
+        let ahead = CountedRows.ahead(of: projectID, from: day.starts, to: day.ends, database.dialect)
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
         guard let received = received.first else { return [ahead] }
@@ -129,11 +126,7 @@ struct DailyQuery: Hashable, Sendable {
 
     /// The rows of the day, of whatever event.
     private func rows(_ received: StoreSQL, _ dialect: Dialect) -> StoreSQL {
-        // Most events were received so late that they cannot be ahead, which one comparison tells.
-        """
-        kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
-        AND (received_at >= \(instant: day.ends - Self.longestLead) OR NOT (\(dialect.isAhead)))
-        """
+        CountedRows.rows(of: projectID, received, from: day.starts, to: day.ends, dialect)
     }
 
     /// Of the day's users, those who were new on it or on an earlier day, by that day; and those who have their first start in time on it, and are

@@ -44,13 +44,33 @@ struct CountedRows: Sendable {
         guard let received = received.first else { return nil }
         let (dialect, pieces) = (database.dialect, merged(pieces))
         let table: StoreSQL = """
-            (SELECT \(point(pieces[...])) AS point, distinct_id\(columns) FROM kept_events
-            WHERE project_id = \(projectID) AND \(received) AND received_at < \(milliseconds: settled) AND time >= \(milliseconds: first.starts)
-              AND time < \(milliseconds: last.ends) AND (time < received_at OR NOT (\(dialect.isAhead)))\(condition)
+            (SELECT \(point(pieces[...])) AS point, distinct_id\(columns)
+            FROM \(Self.rows(of: projectID, received, from: first.starts / 1_000, to: last.ends / 1_000, dialect))
+              AND received_at < \(milliseconds: settled)\(condition)
             ) AS numbered
             """
         guard pieces.contains(where: { $0.number == nil || canBeLate($0) }) else { return table }
         return "(SELECT * FROM \(table) WHERE point IS NOT NULL) AS counted"
+    }
+
+    /// The rows, of all that were received in a span, whose time lies in another one and that are not ahead; the daily report counts these, too.
+    ///
+    /// - Parameters:
+    ///   - from: In Unix seconds, as `to`, which is not part of it.
+    static func rows(of projectID: Int32, _ received: StoreSQL, from: Int64, to: Int64, _ dialect: Dialect) -> StoreSQL {
+        // Most events are received after their own time, and one comparison shows that they are not ahead.
+        """
+        kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: from) AND time < \(instant: to)
+          AND (time < received_at OR NOT (\(dialect.isAhead)))
+        """
+    }
+
+    /// How many rows of a span are ahead, and count nowhere.
+    static func ahead(of projectID: Int32, from: Int64, to: Int64, _ dialect: Dialect) -> StoreSQL {
+        """
+        SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: from) AND time < \(instant: to)
+          AND \(dialect.isAhead)
+        """
     }
 
     /// Neighbours with one number are one piece, unless a row between them could be late.
