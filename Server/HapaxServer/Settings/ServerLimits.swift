@@ -159,7 +159,14 @@ package struct ServerLimits: Sendable {
     package static let auditEntries = 1_000
     /// The most days in one report.
     package static let reportDays = 400
-    /// How long one statement of the server's own work may take, and one that an admin asks for over HTTP: days close on the same connection.
+    /// How long one statement may take that the server needs within seconds: keys, projects, the clock.
+    static let own = Duration.seconds(8)
+    /// How long one statement of a commit may take, and how long its answer.
+    static let commit = Duration.seconds(20)
+    package static let commitAnswer = Duration.seconds(30)
+    /// How long a change under the role that owns the tables may take: a migration takes as long as the table is large.
+    static let owner = Duration.seconds(6 * 60 * 60)
+    /// How long one statement of the server's own work may take: closing a day, or a search for an erasure.
     package static let ownWork = Duration.seconds(60 * 60)
     package static let adminWork = Duration.seconds(60)
     /// Erasures in one answer.

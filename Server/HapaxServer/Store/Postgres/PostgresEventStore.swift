@@ -24,7 +24,7 @@ package final class PostgresEventStore: EventStore {
         /// The URI of the same database with the role that owns the tables; nil if the serving role owns them, or must change nothing.
         package var admin: String?
         /// How long the database may take to answer one statement before the session is given up.
-        package var answerDeadline = Duration.seconds(30)
+        package var answerDeadline = ServerLimits.commitAnswer
         /// How often a writer session checks again whether the database is durable and its clock is right.
         package var durabilityRecheck = Duration.seconds(10)
 

@@ -15,7 +15,7 @@ actor PostgresSession {
         var isReadOnly = false
 
         /// Keys, projects, the clock and the horizon: never waits for a month that is being made.
-        static let own = Profile(name: "own", longest: .seconds(8))
+        static let own = Profile(name: "own", longest: ServerLimits.own)
         /// Parallel workers would take the processors from ingest. A day's users are grouped by hash: the planner would rather sort all of their
         /// rows on disk.
         private static let reading = """
@@ -27,8 +27,7 @@ actor PostgresSession {
         static let short = reading("short", longest: ServerLimits.shortRead)
         static let search = reading("search", longest: ServerLimits.ownWork)
         static let closing = Profile(name: "closing", longest: ServerLimits.ownWork, settings: reading, locksEvents: true)
-        /// A migration takes as long as the table is large.
-        static let owner = Profile(name: "owner", longest: .seconds(6 * 60 * 60))
+        static let owner = Profile(name: "owner", longest: ServerLimits.owner)
 
         private static func reading(_ name: String, longest: Duration) -> Profile {
             Profile(

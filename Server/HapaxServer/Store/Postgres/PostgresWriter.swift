@@ -22,7 +22,7 @@ actor PostgresWriter {
                 // INSERT see what other sessions have committed meanwhile.
                 try connection.execute(
                     """
-                    SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+                    SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET statement_timeout = \(Int64(ServerLimits.commit / .milliseconds(1))); SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
                     SET default_transaction_isolation = 'read committed'
                     """)
                 try PostgresSettings.pin(connection)
@@ -78,7 +78,7 @@ actor PostgresWriter {
         return try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try check(connection)
             return try undoing(connection) { () throws(PostgresError) in
-                try connection.execute("BEGIN; SET LOCAL statement_timeout = '5s'")
+                try connection.execute("BEGIN; SET LOCAL statement_timeout = \(Int64(ServerLimits.shortRead / .milliseconds(1)))")
                 let same = try PostgresComparison.run(records, connection, until: end)
                 try connection.execute("ROLLBACK")
                 return same

@@ -177,9 +177,16 @@ package final class SQLiteEventStore: EventStore {
         lock.withLock { $0 = nil }
     }
 
+    private static let insertEvent = """
+        INSERT INTO events (project_id, event_id, event, distinct_id, time, sent_at, received_at, install_id, sequence, fingerprint, properties)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (event_id, project_id) DO NOTHING
+        """
+
+    static let selectFingerprint = "SELECT fingerprint FROM events WHERE event_id = ? AND project_id = ?"
+
     private static func store(_ group: StoreGroup, receivedAt: Int64, in db: Database) throws -> [EventKey: Int64] {
-        let insert = try db.cachedStatement(sql: SQLiteSchema.insertEvent)
-        let select = try db.cachedStatement(sql: SQLiteSchema.selectFingerprint)
+        let insert = try db.cachedStatement(sql: Self.insertEvent)
+        let select = try db.cachedStatement(sql: Self.selectFingerprint)
         var found: [EventKey: Int64] = [:]
         func fingerprint(_ key: EventKey) throws -> Int64? {
             try Int64.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID])
@@ -193,33 +200,8 @@ package final class SQLiteEventStore: EventStore {
             }
         }
         for key in group.lookups { found[key] = try fingerprint(key) }
-        for entry in group.entries(found: found) { try keep(entry, heardAt: receivedAt, in: db) }
+        for entry in group.entries(found: found) { try SQLiteBooks.keep(entry, heardAt: receivedAt, in: db) }
         return found
-    }
-
-    private static func keep(_ entry: InstallBook.Entry, heardAt: Int64, in db: Database) throws {
-        let (report, select) = (entry.report, try db.cachedStatement(sql: SQLiteSchema.selectInstall))
-        let key: [any DatabaseValueConvertible] = [report.key.projectID, Data(report.key.id.bytes)]
-        var known = try db.texts(select, StatementArguments(key))
-        if known.isEmpty {
-            try db.cachedStatement(sql: SQLiteSchema.insertInstall).execute(arguments: StatementArguments(key))
-            known = try db.texts(select, StatementArguments(key))
-        }
-        guard var book = known.first.flatMap({ InstallBook($0[...]) }) else {
-            throw StoreError.unavailable("an install's book cannot be read")
-        }
-        let before = book.reportVersion
-        guard book.add(entry, now: heardAt) else { return }
-        func text(_ bytes: [UInt8]) -> String? { book.reportVersion > before ? String(decoding: bytes, as: UTF8.self) : nil }
-        let figures = book.figures
-        let values: [(any DatabaseValueConvertible)?] = [
-            text(report.held), text(report.removed), text(report.refused), book.created, book.acknowledged, book.reportVersion, book.begins,
-            book.stored.description, String(decoding: book.encodedFates, as: UTF8.self), book.encodedFolded, book.repeated, book.isUnknown,
-            book.missingSince,
-            figures.given, figures.stored, figures.duplicates, figures.refused, figures.discarded, figures.waiting, figures.missing,
-            heardAt,
-        ]
-        try db.cachedStatement(sql: SQLiteSchema.updateInstall).execute(arguments: StatementArguments(values + key))
     }
 
     /// No failure of SQLite is an event's fault: every value has been checked, and its column takes it.

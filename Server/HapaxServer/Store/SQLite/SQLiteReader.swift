@@ -59,7 +59,7 @@ final class SQLiteReader: EventReader {
 
     func fingerprints(_ keys: [EventKey], in turn: QuestionTurn) async throws(StoreError) -> [EventKey: Int64] {
         try await read { db in
-            let select = try db.cachedStatement(sql: SQLiteSchema.selectFingerprint)
+            let select = try db.cachedStatement(sql: SQLiteEventStore.selectFingerprint)
             return try keys.reduce(into: [:]) { found, key in
                 found[key] = try Int64.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID])
             }

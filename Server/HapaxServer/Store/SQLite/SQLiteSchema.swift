@@ -265,25 +265,4 @@ enum SQLiteSchema {
 
     /// The migration of versions before the first release, whose files no later version reads.
     static let unreleasedMigration = "001_events"
-
-    static let insertEvent = """
-        INSERT INTO events (project_id, event_id, event, distinct_id, time, sent_at, received_at, install_id, sequence, fingerprint, properties)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (event_id, project_id) DO NOTHING
-        """
-
-    static let selectFingerprint = "SELECT fingerprint FROM events WHERE event_id = ? AND project_id = ?"
-
-    static let insertInstall = """
-        INSERT INTO installs (project_id, install_id, created, acknowledged, word, held, gone, refused, heard_at)
-        VALUES (?, ?, 0, 0, 0, '[]', '[]', '{}', 0) ON CONFLICT DO NOTHING
-        """
-
-    static let selectInstall = "SELECT \(InstallBook.columns.joined(separator: ", ")) FROM installs WHERE project_id = ? AND install_id = ?"
-
-    static let updateInstall = """
-        UPDATE installs SET held = coalesce(?, held), gone = coalesce(?, gone), refused = coalesce(?, refused), created = ?, acknowledged = ?,
-          word = ?, begins = ?, stored = ?, fates = ?, folded = ?, repeated = ?, is_unknown = ?, missing_since = ?, events_given = ?, events_stored = ?, events_duplicates = ?,
-          events_refused = ?, events_discarded = ?, events_waiting = ?, events_missing = ?, heard_at = ?
-        WHERE project_id = ? AND install_id = ?
-        """
 }
