@@ -92,6 +92,7 @@ enum PostgresPartitions {
         _ connection: PostgresConnection, today: Int32?, tell: ([CrowdedMonth]) -> Void
     ) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
         let today = try day(connection, today)
+        defer { endLockTimeout(connection) }
         let (due, crowded) = try translating { () throws(PostgresError) in
             try connection.execute("SET lock_timeout = '\(lockTimeout)'")
             let due = try self.due(connection, today: today)
@@ -114,6 +115,9 @@ enum PostgresPartitions {
         }
         return (crowded, due.count)
     }
+
+    /// What follows on this connection, as a VACUUM, waits for its locks as long as it takes. A connection that is lost has no timeout any more.
+    private static func endLockTimeout(_ connection: PostgresConnection) { _ = try? connection.execute("RESET lock_timeout") }
 
     /// The database's day, unless it is given: a server whose clock is off must make no partitions for another century.
     static func day(_ connection: PostgresConnection, _ today: Int32?) throws(StoreError) -> Int32 {
@@ -179,6 +183,7 @@ enum PostgresPartitions {
             try connection.execute("SET lock_timeout = '\(shortLockTimeout)'; SET client_min_messages = warning")
             return try names(connection)
         }
+        defer { endLockTimeout(connection) }
         let refusing = try translating { () throws(PostgresError) in try tables(connection, refusing: buckets.upperBound) }
         let months = Array(sequence(first: start) { $0.next }.prefix { $0 < end }).map(\.partition).filter(made.contains)
         let isPastWhole = made.subtracting([undated, past, rest]).min().map { $0 <= end.partition } ?? false
