@@ -3,7 +3,7 @@ import Foundation
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|books|sizes|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys] [--books]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|books|sizes|senders|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys] [--books]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -15,6 +15,7 @@ enum HapaxBench {
           erase    how long erasing a user and emptying a month take among as much, and what senders notice; only if it is named
           books    what installs' books add to a group's transaction; only if it is named
           sizes    what an event takes on disk, and a server in memory and connections; only if it is named
+          senders  what an event of another vendor's SDK costs the server; only if it is named
           --events events of one measurement (default 100000)
           --days, --per-day
                    what was stored before reads, flat and erase (default 20 days of 1000000)
@@ -38,7 +39,7 @@ enum HapaxBench {
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "books", "sizes", "all": part = argument
+            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "books", "sizes", "senders", "all": part = argument
             case "--pinned": server.isPinned = true
             case "--peer": server.hasPeer = true
             case "--tls": server.isSecured = true
@@ -63,6 +64,7 @@ enum HapaxBench {
         if part == "erase" { return try await EraseBenchmark(history: history).run() }
         if part == "books" { return try await BooksBenchmark().run() }
         if part == "sizes" { return try await SizesBenchmark(events: events).run() }
+        if part == "senders" { return try await SendersBenchmark(events: events, rounds: rounds).run() }
         if part == "links" { return try await LinksBenchmark().run() }
         if part == "attacks" { return try await EdgeBenchmark(events: events, rounds: rounds).runAttacks() }
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }

@@ -53,6 +53,9 @@ struct Load {
         }
     }
 
+    /// - Parameter events: How many events all requests hold, each once.
+    init(_ requests: [[UInt8]], events: Int) { (self.requests, self.events) = (requests, events) }
+
     /// Lines of an export, sent as they are: a batch is a request of newline-delimited JSON.
     init(lines: [ArraySlice<UInt8>], batchSize: Int) {
         events = lines.count

@@ -11,6 +11,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
     package let members: [String: PropertyValue]
     /// When it may be tried again, in seconds, where that is known.
     package var retryAfter: Int?
+    /// Whether another vendor's SDK reads the answer: it takes a limit for a loss, and another document.
+    package var isForSender = false
 
     package init(_ code: Code, detail: String) {
         self.init(code, detail: detail, members: [:])
@@ -144,13 +146,28 @@ package struct RequestProblem: Error, Hashable, Sendable {
         }
     }
 
+    /// The HTTP status of the answer. What may come again later is 503 for other vendors' SDKs, some of which give events up after 408 and 429.
+    package var status: Int { isForSender && [408, 429].contains(code.status) ? 503 : code.status }
+
     /// The answer's body.
     package func encoded(requestID: String) -> [UInt8] {
         var writer = JSONWriter()
+        guard !isForSender else {
+            // The code is a number, which is what some read instead of the status.
+            writer.object { writer in
+                writer.member("status", status)
+                writer.member("code", status)
+                writer.member("error", "\(code.title): \(detail)")
+                writer.member("message", detail)
+                writer.member("reason", code.rawValue)
+                writer.member("request_id", requestID)
+            }
+            return writer.bytes
+        }
         writer.object { writer in
             writer.member("type", "about:blank")
             writer.member("title", code.title)
-            writer.member("status", code.status)
+            writer.member("status", status)
             writer.member("code", code.rawValue)
             writer.member("detail", detail)
             writer.member("request_id", requestID)

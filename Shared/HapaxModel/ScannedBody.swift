@@ -23,6 +23,25 @@ package struct ScannedBody: Sendable {
     fileprivate init() {}
 }
 
+/// What reads a body event by event: ``BodyScan`` our own, ``SenderBody`` those of other SDKs.
+package protocol EventSource {
+    /// Bytes read so far.
+    var position: Int { get }
+    /// As far as it has been read.
+    var envelope: EventBatch.Envelope { get }
+    /// Whether the envelope gives another `sent_at` or `install_id` than the one that the events were read with.
+    var envelopeChanged: Bool { get }
+
+    /// Reads one event, or one field of the envelope.
+    ///
+    /// - Returns: false at the body's end.
+    mutating func next(_ take: BodyScan.Take) throws(BodyProblem) -> Bool
+}
+
+extension BodyScan: EventSource {
+    package var envelope: EventBatch.Envelope { found.envelope }
+}
+
 /// Scans a body piece by piece, so that its caller can let other work go first between two events.
 package struct BodyScan {
     private enum Stage {

@@ -11,6 +11,8 @@ final class Keys: Sendable {
         /// What clients call the project.
         var publicID: String?
         var derivedIDs: DerivedIDRule
+        /// Whether its key is a server's, which is in no app.
+        var isServer: Bool
         /// Whose events are refused; nil if nobody's are.
         var blocked: BlockedUsers?
         /// nil for a key of the settings.
@@ -84,6 +86,7 @@ final class Keys: Sendable {
         return table.withLock {
             Sender(
                 projectID: projectID, publicID: $0.publicID(of: projectID), derivedIDs: $0.derivedIDs(of: holder),
+                isServer: holder.kind == .server,
                 blocked: $0.blocked[projectID], keyID: holder.keyID, eventsPerSecond: $0.eventsPerSecond(of: projectID))
         }
     }
@@ -137,7 +140,8 @@ final class Keys: Sendable {
         return table.withLock { $0.projectName(KeyDigest(key)) }
     }
 
-    /// As a bearer (RFC 6750), or as the password of whatever name (RFC 7617), which is all that many BI tools can send.
+    /// As a bearer (RFC 6750), or as the password of any name (RFC 7617), which is all that many BI tools can send; as the name, if the password is
+    /// empty, which is how Segment's SDKs send it.
     private static func key(_ authorization: String?) -> String? {
         let parts = (authorization ?? "").split(separator: " ", maxSplits: 1)
         guard parts.count == 2 else { return nil }
@@ -146,7 +150,8 @@ final class Keys: Sendable {
         case "bearer": return credentials
         case "basic":
             let pair = Data(base64Encoded: credentials).map { String(decoding: $0, as: UTF8.self) }
-            return pair?.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).dropFirst().first.map(String.init)
+            let parts = pair?.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false) ?? []
+            return parts.count < 2 ? nil : String(parts[1].isEmpty ? parts[0] : parts[1])
         default: return nil
         }
     }

@@ -28,6 +28,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isAnswering = false
     /// Whether the latest request only asks: then nothing is lost with its answer.
     private var isQuestion = false
+    /// Whether another vendor's SDK has sent the latest request.
+    private var isForSender = false
     /// Whether nothing can be answered yet, because keys are still being agreed on.
     private var isShakingHands = false
 
@@ -91,6 +93,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         switch unwrapInboundIn(data) {
         case .head(let request):
             isQuestion = request.method == .get || request.method == .head
+            isForSender = SenderFormat.isPath((request.path ?? "").prefix { $0 != "?" })
             action = deadlines.headArrived(now, closes: Self.asksForTheEnd(request))
         case .body(let bytes):
             action = deadlines.bodyArrived(bytes.readableBytes, now)
@@ -193,6 +196,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         guard !isShakingHands else { return drop(context) }
         guard !hasRefused, !isAnswering else { return context.close(promise: nil) }
         metrics.refused(problem.code)
+        var problem = problem
+        problem.isForSender = isForSender
         let response = problem.response(requestID: RequestID().description)
         send(.head(response.head), context, nil)
         send(.body(response.body), context, nil)

@@ -9,15 +9,16 @@ extension RequestProblem {
     /// The header field with the request's id, by which it is found in the log.
     static let requestIDField = HTTPField.Name("X-Request-Id") ?? .server
 
-    /// The whole answer: an `application/problem+json` document (RFC 9457).
+    /// The whole answer: an `application/problem+json` document (RFC 9457), or what another vendor's SDK reads.
     func response(requestID: String) -> (head: HTTPResponse, body: ByteBuffer) {
         let body = ByteBuffer(bytes: encoded(requestID: requestID))
         var head = HTTPResponse(
-            status: .init(code: code.status),
+            status: .init(code: status),
             headerFields: [
-                .contentType: Self.contentType, .contentLength: "\(body.readableBytes)", Self.requestIDField: requestID,
+                .contentType: isForSender ? "application/json" : Self.contentType, .contentLength: "\(body.readableBytes)",
+                Self.requestIDField: requestID,
             ])
-        switch code.status {
+        switch status {
         case 401: head.headerFields[.wwwAuthenticate] = "Bearer"
         case 429, 503: head.headerFields[.retryAfter] = "\(retryAfter ?? ServerLimits.retryAfterSeconds)"
         default: break

@@ -78,6 +78,9 @@ struct CommitGroup {
 
     // MARK: - Outcomes
 
+    /// Whether another content under a row's id is a conflict.
+    private func isCompared(_ row: RowKey) -> Bool { !row.key.id.isDerived || requests[Int(row.batch)].comparesDerived }
+
     private static func areInOrder(_ left: RowKey, _ right: RowKey) -> Bool {
         if left.key != right.key { return left.key < right.key }
         return (left.batch, left.entry) < (right.batch, right.entry)
@@ -146,7 +149,7 @@ struct CommitGroup {
                 if isKnown || (problem == nil && !isExpired) {
                     if !isKnown, row.place == first.place { continue }
                     let stored = found[row.key] ?? first.fingerprint
-                    if row.fingerprint != stored, stored != Tombstone.fingerprint, !row.key.id.isDerived {
+                    if row.fingerprint != stored, stored != Tombstone.fingerprint, isCompared(row) {
                         switch verdicts[row.place] {
                         case true: break
                         case false: (result.outcome, result.detail) = (.conflict, "another content is stored under this id")
@@ -183,6 +186,6 @@ struct CommitGroup {
     /// be from another sender that has occupied the id.
     func derivedWithOtherContent(_ found: [EventKey: Int64], _ verdicts: [RowKey.Place: Bool]) -> Int {
         if verdicts.isEmpty { return 0 }
-        return rows.count { $0.key.id.isDerived && found[$0.key] != nil && verdicts[$0.place] == false }
+        return rows.count { !isCompared($0) && found[$0.key] != nil && verdicts[$0.place] == false }
     }
 }

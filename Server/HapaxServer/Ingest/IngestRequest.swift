@@ -5,6 +5,8 @@ package struct IngestRequest: Sendable {
     package let projectID: Int32
     private let derivedIDs: DerivedIDRule
     private let blocked: BlockedUsers?
+    /// Whether contents under one derived id are compared: a foreign sender's id is hashed into one and says nothing of who made it.
+    let comparesDerived: Bool
     /// The rows of the events that can be stored.
     package private(set) var rows = RowBatch()
     /// The events that cannot be stored.
@@ -45,10 +47,13 @@ package struct IngestRequest: Sendable {
     /// - Parameters:
     ///   - blocked: Whose events are refused.
     ///   - bodyBytes: The size of the body whose events follow.
-    init(projectID: Int32, derivedIDs: DerivedIDRule = .taken, blocked: BlockedUsers? = nil, bodyBytes: Int) {
+    init(
+        projectID: Int32, derivedIDs: DerivedIDRule = .taken, blocked: BlockedUsers? = nil, comparesDerived: Bool = false, bodyBytes: Int
+    ) {
         self.projectID = projectID
         self.derivedIDs = derivedIDs
         self.blocked = blocked
+        self.comparesDerived = comparesDerived
         rows.reserve(bodyBytes)
     }
 
@@ -96,8 +101,8 @@ package struct IngestRequest: Sendable {
         .derivedIDNeedsServerKey, detail: "this project takes derived ids (version 8) only from senders with a server key")
 
     /// Call after the last event.
-    mutating func end(_ scan: BodyScan) {
-        let envelope = scan.found.envelope
+    mutating func end(_ scan: some EventSource) {
+        let envelope = scan.envelope
         if scan.envelopeChanged { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
         report = InstallReport(envelope, projectID: projectID)
         if report == nil { sequences = [] }

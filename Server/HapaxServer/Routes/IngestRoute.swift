@@ -17,45 +17,57 @@ struct IngestRoute: Sendable {
     /// Answers dry runs.
     let questions: Questions
 
-    private typealias Sender = Keys.Sender
-
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
-        let sender: Sender
-        do throws(RequestProblem) {
-            sender = try keys.sender(request.headers[.authorization])
-        } catch {
-            if error.code == .unknownKey { live.keyWasUnknown() }
-            throw error
-        }
+        let sender = try sender(request)
         // The live view does not show what a dry run would refuse, since no event was sent to be stored.
         if try isDryRun(request) {
-            return try await dryRun(request, context, sender)
+            let isLines = try isLines(request)
+            return try await dryRun(request, context, sender) { BodyScan($0[...], isLines: isLines) }
         }
-        do throws(RequestProblem) {
-            return try await respond(to: request, context, sender)
-        } catch {
-            live.refused(sender.projectID, error)
-            throw error
+        let (ingest, outcome, batchID) = try await store(request, context, sender) { (bytes: [UInt8]) throws(RequestProblem) in
+            BodyScan(bytes[...], isLines: try isLines(request))
         }
-    }
-
-    private func respond(to request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
-        let isLines = try isLines(request)
-        // A small body may hold no events, but what a device says of itself: that is known once it has been read.
-        if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
-        let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
-        if ingest.count > 0 { try takeRate(of: sender, ingest.count) }
-        let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
-        if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
-        metrics.answered(outcome, of: sender.projectID)
-        live.answered(ingest, outcome)
         let receipt = Receipt(
             batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
             hint: ingest.hint)
         return Routes.response("application/json", receipt.encoded())
     }
 
-    private func takeRate(of sender: Sender, _ events: Int) throws(RequestProblem) {
+    /// Whose events a request brings.
+    func sender(_ request: Request) throws(RequestProblem) -> Keys.Sender {
+        do throws(RequestProblem) { return try keys.sender(request.headers[.authorization]) } catch {
+            if error.code == .unknownKey { live.keyWasUnknown() }
+            throw error
+        }
+    }
+
+    /// Stores the events of a body.
+    ///
+    /// - Parameters:
+    ///   - comparesDerived: See ``IngestRequest/comparesDerived``.
+    ///   - source: Reads the unpacked body.
+    func store(
+        _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
+        _ source: ([UInt8]) throws(RequestProblem) -> some EventSource
+    ) async throws(RequestProblem) -> (IngestRequest, IngestOutcome, batchID: EventID?) {
+        do throws(RequestProblem) {
+            // A small body may hold no events, but what a device says of itself: that is known once it has been read.
+            if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
+            let (ingest, batchID) = try await unpack(
+                try await RequestBodyReader.read(request), context, sender, comparesDerived: comparesDerived, source)
+            if ingest.count > 0 { try takeRate(of: sender, ingest.count) }
+            let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
+            if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
+            metrics.answered(outcome, of: sender.projectID)
+            live.answered(ingest, outcome)
+            return (ingest, outcome, batchID)
+        } catch {
+            live.refused(sender.projectID, error)
+            throw error
+        }
+    }
+
+    private func takeRate(of sender: Keys.Sender, _ events: Int) throws(RequestProblem) {
         guard let limit = sender.eventsPerSecond else { return }
         let wait: Duration? = rates.withLock { rates in
             if let wait = rates.wait(sender.projectID, limit: limit, .now) { return wait }
@@ -70,7 +82,8 @@ struct IngestRoute: Sendable {
 
     /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
-        _ body: RequestBodyReader.Body, isLines: Bool, _ context: IngestContext, _ sender: Sender
+        _ body: RequestBodyReader.Body, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
+        _ source: ([UInt8]) throws(RequestProblem) -> some EventSource
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: body.bytes.count)
         return try await turns.run(sender.projectID) { (turn) throws(RequestProblem) in
@@ -78,31 +91,34 @@ struct IngestRoute: Sendable {
             guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
             let bytes = try RequestBodyReader.unpacked(body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
-            var scan = BodyScan(bytes[...], isLines: isLines)
+            var scan = try source(bytes)
             var request = IngestRequest(
-                projectID: sender.projectID, derivedIDs: sender.derivedIDs, blocked: sender.blocked, bodyBytes: bytes.count)
+                projectID: sender.projectID, derivedIDs: comparesDerived ? .taken : sender.derivedIDs, blocked: sender.blocked,
+                comparesDerived: comparesDerived, bodyBytes: bytes.count)
             var read = 0
             while try next(&scan, &request) {
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }
                 read = scan.position
             }
             request.end(scan)
-            return (request, scan.found.envelope.batchID)
+            return (request, scan.envelope.batchID)
         }
     }
 
-    private func next(_ scan: inout BodyScan, _ request: inout IngestRequest) throws(RequestProblem) -> Bool {
+    private func next(_ scan: inout some EventSource, _ request: inout IngestRequest) throws(RequestProblem) -> Bool {
         do throws(BodyProblem) { return try scan.next { request.add($0, in: $1, $2) } } catch {
             throw RequestProblem(error.code, detail: error.detail)
         }
     }
 
-    private func dryRun(_ request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
-        let isLines = try isLines(request)
+    func dryRun(
+        _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
+        _ source: ([UInt8]) throws(RequestProblem) -> some EventSource
+    ) async throws(RequestProblem) -> Response {
         let body = try await RequestBodyReader.read(request)
         let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in
             let place = turn.place
-            let request = try await unpack(body, isLines: isLines, context, sender).0
+            let request = try await unpack(body, context, sender, comparesDerived: comparesDerived, source).0
             return try await verdicts(
                 on: request,
                 QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead, hasLeft: { !context.isConnected }))
@@ -150,7 +166,7 @@ struct IngestRoute: Sendable {
         return writer.bytes
     }
 
-    private func isDryRun(_ request: Request) throws(RequestProblem) -> Bool {
+    func isDryRun(_ request: Request) throws(RequestProblem) -> Bool {
         let parameters = try QueryParameters(request.uri.query, known: ["dry_run"], ignoresOthers: true)
         // Unknown parameters are ignored, since proxies add some, but not a misspelt `dry_run`: its events would be stored.
         for pair in (request.uri.query ?? "").split(separator: "&") {

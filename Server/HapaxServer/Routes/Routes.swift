@@ -36,6 +36,12 @@ struct Routes {
             ],
             answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
+        let senders = SenderRoutes(ingest: ingest, currentTime: currentTime)
+        for format in SenderFormat.all {
+            for (path, type) in format.paths {
+                add(path, .post) { request, context in try await senders.respond(to: request, context, format, type: type) }
+            }
+        }
         add("/v1/events", .get) { request, context in try await reading.events(request, context) }
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
         add("/v1/key", .get) { request, _ in try reading.key(request) }

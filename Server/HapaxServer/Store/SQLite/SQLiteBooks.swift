@@ -9,7 +9,8 @@ enum SQLiteBooks {
         VALUES (?, ?, 0, 0, 0, '[]', '[]', '{}', 0) ON CONFLICT DO NOTHING
         """
 
-    private static let select = "SELECT \(InstallBook.columns.joined(separator: ", ")) FROM installs WHERE project_id = ? AND install_id = ?"
+    private static let select =
+        "SELECT \(InstallBook.columns.joined(separator: ", ")) FROM installs WHERE project_id = ? AND install_id = ?"
 
     private static let update = """
         UPDATE installs SET held = coalesce(?, held), gone = coalesce(?, gone), refused = coalesce(?, refused), created = ?, acknowledged = ?,

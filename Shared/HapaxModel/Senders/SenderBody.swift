@@ -1,0 +1,147 @@
+/// Reads the body of another SDK's request: first it steps over all of it, since what belongs to each event often stands after them; then it lays one event a call
+/// (``SenderEvent``). What it steps over is not checked: each laid event is.
+package struct SenderBody: EventSource {
+    private let body: [UInt8]
+    private let format: SenderFormat
+    private let type: String
+    private let door: EventID.SenderDoor
+    private let arrival: Int64
+
+    /// Bytes that were stepped over and laid so far.
+    package private(set) var position = 0
+    package private(set) var envelope = EventBatch.Envelope()
+    package var envelopeChanged: Bool { false }
+
+    private enum Stage {
+        /// Another member of the body comes next.
+        case members(isFirst: Bool)
+        /// Another event comes next, or the end of their array.
+        case elements(isFirst: Bool)
+        /// Everything was stepped over; the event with this number is to be laid.
+        case laying(Int)
+    }
+
+    private var stage = Stage.members(isFirst: true)
+    private var place = 0
+    /// Where each event is; nil if the body has no array of them: then it is one itself.
+    private var events: [Range<Int>]?
+    /// Members of the body that belong to each event.
+    private var shared: [Range<Int>] = []
+    private var ordinals: [[UInt8]: Int] = [:]
+    /// Bytes that are stepped over before other work may go first.
+    private static let piece = 64 * 1024
+
+    /// - Parameters:
+    ///   - type: Of events that do not say their own, as the path has it.
+    ///   - arrival: When the request arrived, in Unix milliseconds.
+    package init(_ body: [UInt8], _ format: SenderFormat, type: String, _ door: EventID.SenderDoor, arrival: Int64) {
+        (self.body, self.format, self.type, self.door, self.arrival) = (body, format, type, door, arrival)
+    }
+
+    package mutating func next(_ take: BodyScan.Take) throws(BodyProblem) -> Bool {
+        let body = body
+        let result: Result<Bool, BodyProblem> = body.withUnsafeBufferPointer { bytes in
+            do throws(BodyProblem) { return .success(try step(bytes, take)) } catch { return .failure(error) }
+        }
+        return try result.get()
+    }
+
+    private mutating func step(_ bytes: UnsafeBufferPointer<UInt8>, _ take: BodyScan.Take) throws(BodyProblem) -> Bool {
+        var steps = JSONSteps(bytes, at: place)
+        switch stage {
+        case .members(let isFirst): try member(&steps, isFirst: isFirst)
+        case .elements(let isFirst): try elements(&steps, isFirst: isFirst)
+        case .laying(let number):
+            let event = events.map { number < $0.count ? $0[number] : nil } ?? (number == 0 ? 0..<bytes.count : nil)
+            guard let event else { return false }
+            lay(event, bytes, take)
+            position += event.count
+            stage = .laying(number + 1)
+            return true
+        }
+        position += steps.position - place
+        place = steps.position
+        return true
+    }
+
+    private mutating func member(_ steps: inout JSONSteps, isFirst: Bool) throws(BodyProblem) {
+        steps.skipWhitespace()
+        if isFirst {
+            guard steps.skip(UInt8(ascii: "{")) else { throw BodyProblem("the body must be one JSON object") }
+            steps.skipWhitespace()
+        } else if steps.skip(UInt8(ascii: ",")) {
+            steps.skipWhitespace()
+        } else if steps.current != UInt8(ascii: "}") {
+            throw Self.invalid
+        }
+        if steps.skip(UInt8(ascii: "}")) {
+            steps.skipWhitespace()
+            guard steps.isAtEnd else { throw BodyProblem("something follows the body") }
+            stage = .laying(0)
+            return
+        }
+        stage = .members(isFirst: false)
+        let (start, cursor) = (steps.position, JSONCursor(steps.bytes))
+        guard let key = steps.string() else { throw Self.invalid }
+        steps.skipWhitespace()
+        guard steps.skip(UInt8(ascii: ":")) else { throw Self.invalid }
+        steps.skipWhitespace()
+        let role = format.bodyRole(of: key, in: cursor)
+        if role == .events, steps.skip(UInt8(ascii: "[")) {
+            // If the last one won, the events of the first array would get no outcome.
+            guard events == nil else { throw BodyProblem("the events are given twice") }
+            (events, stage) = ([], .elements(isFirst: true))
+            return
+        }
+        guard let value = steps.value() else { throw Self.invalid }
+        switch role {
+        case .events: throw BodyProblem("the events must be an array")
+        case .shared: shared.append(start..<steps.position)
+        case .sentAt:
+            var text = JSONSteps(steps.bytes, at: value.lowerBound)
+            envelope.sentAt = text.string().flatMap { cursor.withUnescaped($0) { SenderTime.milliseconds($0) } }
+        case .dropped, nil: break
+        }
+    }
+
+    private mutating func elements(_ steps: inout JSONSteps, isFirst: Bool) throws(BodyProblem) {
+        var isFirst = isFirst
+        while steps.position - place < Self.piece {
+            steps.skipWhitespace()
+            if steps.skip(UInt8(ascii: "]")) {
+                stage = .members(isFirst: false)
+                return
+            }
+            if !isFirst {
+                guard steps.skip(UInt8(ascii: ",")) else { throw Self.invalid }
+                steps.skipWhitespace()
+            }
+            isFirst = false
+            guard let event = steps.value() else { throw Self.invalid }
+            events?.append(event)
+            guard events?.count ?? 0 <= EventLimits.maximumEventsPerBatch else {
+                throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events", code: .tooManyEvents)
+            }
+        }
+        stage = .elements(isFirst: isFirst)
+    }
+
+    private static let invalid = BodyProblem("the body is not valid JSON")
+
+    private mutating func lay(_ event: Range<Int>, _ bytes: UnsafeBufferPointer<UInt8>, _ take: BodyScan.Take) {
+        guard let sent = SenderEvent(event, in: bytes, format) else {
+            var fields = EventFields()
+            (fields.wire, fields.problem) = (event, EventProblem(.notAnObject, detail: "an event must be an object"))
+            return take(fields, bytes, envelope)
+        }
+        let (laid, fields) = sent.laid(type: type, shared: events == nil ? [] : shared, arrival: arrival, door) { id in
+            defer { ordinals[id, default: 0] += 1 }
+            return ordinals[id, default: 0]
+        }
+        guard let problem = fields.problem else { return laid.withUnsafeBufferPointer { take(fields, $0, envelope) } }
+        // A refusal shows what was sent, not what was made of it.
+        var refused = EventFields()
+        (refused.id, refused.name, refused.problem, refused.wire) = (fields.id, sent.namePlace, problem, event)
+        take(refused, bytes, envelope)
+    }
+}

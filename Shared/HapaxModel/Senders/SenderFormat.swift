@@ -1,0 +1,54 @@
+/// How the SDKs of one family write their events, as data. What it does not name is kept under `$via`.
+package struct SenderFormat: Sendable {
+    /// What a field of an event is. Of fields with one role the one with the least rank counts; the others are kept under `$via`.
+    enum Role: Sendable, Equatable {
+        case id
+        case name
+        /// Names the event, after a `$`, if it has no name.
+        case type
+        case time(rank: Int)
+        case user(rank: Int)
+        /// The user, if there is no other one; else `$anonymous_id`.
+        case anonymous
+        case properties(rank: Int)
+        /// Of the transport, another one at each attempt: not stored.
+        case dropped
+    }
+
+    /// What a field of the body is, beside its events.
+    enum BodyRole: Sendable {
+        case events
+        case sentAt
+        /// Belongs to each event.
+        case shared
+        case dropped
+    }
+
+    /// Its name in `$via.sdk`; part of ids, so it is never changed.
+    package let via: String
+    let body: [(name: StaticString, role: BodyRole)]
+    let event: [(name: StaticString, role: Role)]
+    /// Texts before an id that begins with its instant: the milliseconds follow, then a hyphen.
+    let datedPrefixes: [String]
+    /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
+    package let paths: [(path: String, type: String)]
+    /// Seconds after which a refused request may come again.
+    package let retryAfter: Int
+
+    package static let all = [segment]
+
+    /// Whether a path is one of a sender's, whose refusals its SDK understands.
+    package static func isPath(_ path: Substring) -> Bool {
+        pathNames.contains(path.last == "/" ? String(path.dropLast()) : String(path))
+    }
+
+    private static let pathNames = Set(all.flatMap(\.paths).map(\.path))
+
+    func role(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? {
+        event.first { cursor.equals(key, $0.name) }?.role
+    }
+
+    func bodyRole(of key: JSONCursor.Text, in cursor: JSONCursor) -> BodyRole? {
+        body.first { cursor.equals(key, $0.name) }?.role
+    }
+}

@@ -1,0 +1,174 @@
+import HapaxModel
+import Testing
+
+/// What becomes of the events of other vendors' SDKs, to the byte: ids and laid events are never changed.
+@Suite("Other SDKs' bodies", .endsWhenItHangs)
+struct SenderBodyTests {
+    private struct Read {
+        var laid: [String] = []
+        var ids: [String] = []
+        var reasons: [String?] = []
+        var sentAt: Int64?
+    }
+
+    private func read(
+        _ body: String, type: String = "track", _ door: EventID.SenderDoor = .public, arrival: Int64 = 1_000
+    ) throws -> Read {
+        var (scan, read) = (SenderBody(Array(body.utf8), SenderFormat.all[0], type: type, door, arrival: arrival), Read())
+        while try scan.next({ fields, buffer, _ in
+            read.laid.append(String(decoding: buffer, as: UTF8.self))
+            read.ids.append(fields.id?.description ?? "")
+            read.reasons.append(fields.problem?.reason.rawValue)
+        }) {}
+        read.sentAt = scan.envelope.sentAt
+        return read
+    }
+
+    /// One event of a batch, laid; its id.
+    private func event(_ event: String, _ door: EventID.SenderDoor = .public) throws -> (laid: String, id: String, reason: String?) {
+        let read = try read(#"{"batch":[\#(event)]}"#, door)
+        return (read.laid.first ?? "", read.ids.first ?? "", read.reasons.first ?? nil)
+    }
+
+    @Test(
+        "An event's fields become ours, the rest is kept under $via, what the transport writes anew is not (I3)",
+        arguments: [
+            (
+                #"{"type":"track","event":"Paid","messageId":"order-17","userId":"u","anonymousId":"a","timestamp":"2026-11-29T12:00:00.5Z","properties":{"n":1},"context":{"ip":"1"},"sentAt":"x","_metadata":{"retryCount":2}}"#,
+                #"{"event_id":"445214c4-a8b3-824c-bd1a-e7f5cb7b70f5","event":"Paid","time":1795953600500,"distinct_id":"u","properties":{"n":1,"$anonymous_id":"a","$via":{"context":{"ip":"1"},"id":"order-17","sdk":"segment"}}}"#
+            ),
+            (
+                #"{"messageId":"0198d3b4-0000-7000-8000-000000000001","event":"e","anonymousId":"a","timestamp":1795953600500}"#,
+                #"{"event_id":"0198d3b4-0000-7000-8000-000000000001","event":"e","time":1795953600500,"distinct_id":"a","properties":{"$via":{"sdk":"segment"}}}"#
+            ),
+            (
+                #"{"messageId":"m","type":"page","name":"Home","userId":7,"properties":{ } }"#,
+                #"{"event_id":"ID","event":"$page","time":1000,"distinct_id":"7","properties":{"$via":{"name":"Home","id":"m","sdk":"segment"}}}"#
+            ),
+            (
+                #"{"messageId":"m","type":"group","userId":null,"anonymousId":"","traits":{"a":1},"properties":{"b":2},"sdk":"forged"}"#,
+                #"{"event_id":"ID","event":"$group","time":1000,"distinct_id":"$unknown","properties":{"b":2,"$via":{"traits":{"a":1},"sdk":"forged","id":"m","sdk":"segment"}}}"#
+            ),
+            (
+                #"{"messageId":"m","event":"cut\ud83d","userId":"\ud83d\ude00\u0000"}"#,
+                #"{"event_id":"ID","event":"cut\ufffd","time":1000,"distinct_id":"\ud83d\ude00\ufffd","properties":{"$via":{"id":"m","sdk":"segment","repaired":2}}}"#
+            ),
+        ])
+    func fieldsBecomeOurs(event text: String, laid: String) throws {
+        let event = try event(text)
+        #expect(event.reason == nil)
+        #expect(event.laid == laid.replacing("ID", with: event.id), "\(event.laid)")
+    }
+
+    @Test("What belongs to all events of a body is kept with each, wherever it stands; its instant is sent_at")
+    func sharedFieldsAreKept() throws {
+        let read = try read(
+            #"{"context":{"library":{"name":"l"}},"batch":[{"messageId":"m","event":"e","userId":"u","context":{"ip":"1"}}],"sentAt":"1970-01-01T00:00:02Z","writeKey":"k"}"#
+        )
+        #expect(
+            read.laid[0].hasSuffix(
+                #""$via":{"context":{"ip":"1"},"batch":{"context":{"library":{"name":"l"}}},"id":"m","sdk":"segment"}}}"#))
+        #expect(read.sentAt == 2_000 && !read.laid[0].contains("writeKey"))
+        #expect(
+            try self.read(#"{"messageId":"m","userId":"u"}"#, type: "identify").laid[0].contains(#""event":"$identify""#),
+            "one event is a body, too")
+    }
+
+    @Test(
+        "Ids are frozen: a UUID is itself, another text a hash, with its instant where it has one, by door and SDK (sender_ids.py computes them, too)",
+        arguments: [
+            ("0198d3b4-0000-7000-8000-000000000001", "0198d3b4-0000-7000-8000-000000000001"),
+            ("f47ac10b58cc4372a5670e02b2c3d479", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),
+            ("order-17", "445214c4-a8b3-824c-bd1a-e7f5cb7b70f5"),
+        ])
+    func idsAreFrozen(text: String, id: String) throws {
+        let sent = try event(#"{"messageId":"\#(text)","event":"e","userId":"u"}"#)
+        #expect(sent.id == id)
+        let other = try event(#"{"messageId":"\#(text)","event":"e","userId":"u"}"#, .secret).id
+        #expect((other == id) == (text != "order-17"))
+    }
+
+    @Test("A version 8 UUID of a sender occupies no derived id; Segment's own ids lie in their month")
+    func foreignIDsOccupyNothing() throws {
+        let derived = EventID.derived(name: "order_paid", key: "17")
+        #expect(try event(#"{"messageId":"\#(derived)","event":"e","userId":"u"}"#).id != derived.description)
+        let dated = try event(#"{"messageId":"ajs-next-1764417600000-0b3e1c7c-3f7a-4a55-9b5e-1f2f6c1f4e11","event":"e","userId":"u"}"#).id
+        #expect(EventID(uuidString: dated)?.unixMilliseconds == 1_764_417_600_000)
+    }
+
+    @Test("Without an id equal content is one event, in whatever order its members stand; equal ones of one request are counted")
+    func contentIsAnID() throws {
+        let first = #"{"event":"e","userId":"u","timestamp":"2026-11-29T12:00:00Z","properties":{"a":1,"b":[2.0]}}"#
+        let again = #"{"userId":"u","properties":{"b":[2],"a":1},"timestamp":"2026-11-29T13:00:00+01:00","event":"e","sentAt":"now"}"#
+        let (one, other) = (try event(first).id, try event(again).id)
+        #expect(one == other && EventID(uuidString: one)?.unixMilliseconds == 1_795_953_600_000)
+        let three = try read(#"{"batch":[\#(first),\#(again),\#(first.replacing("\"a\":1", with: "\"a\":3"))]}"#).ids
+        #expect(Set(three).count == 3 && three[0] == one)
+        #expect(try event(#"{"event":"e","userId":"u"}"#).id == (try event(#"{"userId":"u","event":"e"}"#).id), "without a time, too")
+    }
+
+    @Test(
+        "A bad event is refused alone, under its own id, and shows what was sent",
+        arguments: [
+            (#"{"messageId":"m","event":"e","userId":"u","properties":{"x":NaN}}"#, "invalid_json"),
+            (#"{"messageId":"m","event":"\#(String(repeating: "n", count: 201))","userId":"u"}"#, "name_too_long"),
+            (#"{"messageId":"m","event":"e","userId":["u"]}"#, "invalid_distinct_id"),
+            (#"{"messageId":"m","event":"e","userId":"u","properties":{"x":1e5000}}"#, "invalid_number"),
+            (
+                #"{"messageId":"m","event":"e","userId":"u","properties":\#(String(repeating: "[", count: 40) + String(repeating: "]", count: 40))}"#,
+                "too_deep"
+            ),
+            ("5", "not_an_object"),
+        ])
+    func badEventIsRefusedAlone(event: String, reason: String) throws {
+        let good = #"{"messageId":"good","event":"e","userId":"u"}"#
+        let read = try read(#"{"batch":[\#(good),\#(event),\#(good)]}"#)
+        #expect(read.reasons == [nil, reason, nil])
+        #expect(read.laid[1].contains(event) && (read.ids[1].isEmpty == (event == "5")))
+    }
+
+    @Test(
+        "A body that is none is refused whole",
+        arguments: [
+            "", "[]", "{", #"{"batch":5}"#, #"{"batch":[{]}"#, #"{"batch":[],"batch":[]}"#, #"{"batch":[{}]} x"#, #"{"batch":[{} {}]}"#,
+            #"{"a":}"#,
+        ])
+    func badBodyIsRefused(body: String) {
+        #expect(throws: BodyProblem.self) { try read(body) }
+    }
+
+    @Test(
+        "Times are those of ISO 8601, and nothing else",
+        arguments: [
+            ("2026-11-29T12:00:00Z", 1_795_953_600_000), ("2026-11-29 12:00", 1_795_953_600_000),
+            ("2026-11-29T12:00:00,25", 1_795_953_600_250),
+            ("2026-11-29T13:00:00.123456+0100", 1_795_953_600_123), ("2026-11-29T07:30:00-04:30", 1_795_953_600_000),
+            ("2026-11-29T12:00:60Z", nil), ("2026-13-01T00:00:00Z", nil), ("1969-12-31T23:59:59Z", nil), ("yesterday", nil),
+            ("2026-11-29T12:00:00.Z", nil),
+        ] as [(String, Int64?)])
+    func timesAreRead(text: String, milliseconds: Int64?) throws {
+        #expect(try event(#"{"event":"e","userId":"u","timestamp":"\#(text)"}"#).laid.contains(#""time":\#(milliseconds ?? 1_000),"#))
+    }
+
+    @Test("Whatever is damaged, an event that is taken is one object of ours, with our mark last")
+    func damageStaysInside() throws {
+        let body = Array(
+            #"{"batch":[{"messageId":"m","event":"e\ud83d","userId":"u","properties":{"a":[1,{"b":"}"}]},"context":{"x":"\""}},{"event":"f","userId":"v"}],"sentAt":"x"}"#
+                .utf8)
+        var random = SystemRandomNumberGenerator()
+        for _ in 0..<20_000 {
+            var damaged = body
+            for _ in 0..<Int.random(in: 1...3, using: &random) {
+                let place = Int.random(in: 0..<damaged.count, using: &random)
+                damaged[place] = #"{}[],:"\x0"#.utf8.randomElement(using: &random) ?? 0
+            }
+            var scan = SenderBody(damaged, SenderFormat.all[0], type: "track", .public, arrival: 1)
+            while (try? scan.next { fields, buffer, _ in
+                guard fields.problem == nil else { return }
+                let text = String(decoding: buffer, as: UTF8.self)
+                #expect(fields.id != nil && EventScanner.check(Array(buffer)) == nil, "\(String(decoding: damaged, as: UTF8.self))")
+                #expect(text.contains(#""sdk":"segment""#) && text.hasSuffix("}}}"))
+            }) == true {}
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// Events of other vendors' SDKs, from the request to the rows and the answer.
+@Suite("Other SDKs' requests (I2, I3, I8)", .endsWhenItHangs)
+struct SenderRoutesTests {
+    /// As Segment's SDKs give their key: the name, with an empty password.
+    private static func basic(_ key: String) -> [String: String] {
+        ["Authorization": "Basic \(Data("\(key):".utf8).base64EncodedString())"]
+    }
+
+    private static func event(_ id: String, _ more: String = #""properties":{"n":1,"m":[1,2]}"#) -> String {
+        #"{"type":"track","messageId":"\#(id)","event":"e","userId":"u","timestamp":"2026-11-29T12:00:00Z",\#(more)}"#
+    }
+
+    private static func batch(_ events: [String], sentAt: String = "2026-11-29T12:00:01Z") -> String {
+        #"{"batch":[\#(events.joined(separator: ","))],"sentAt":"\#(sentAt)"}"#
+    }
+
+    private func send(
+        _ text: String, to server: RunningServer, path: String = "/v1/batch", key: String = RunningServer.key,
+        headers: [String: String] = [:],
+        body: [UInt8]? = nil
+    ) async throws -> (status: Int, body: String, message: HTTPMessage) {
+        let answer = try await RawHTTP.post(
+            port: server.port, path: path, headers: Self.basic(key).merging(headers) { $1 }, body: body ?? Array(text.utf8))
+        return (answer.status, String(decoding: answer.body, as: UTF8.self), answer)
+    }
+
+    @Test("Whatever is sent again, in whatever batch, packing and order, is stored once", arguments: StoreUnderTest.Kind.allCases)
+    func sentAgainIsStoredOnce(kind: StoreUnderTest.Kind) async throws {
+        let place = try await StoreUnderTest(kind)
+        let events = (0..<20).map { Self.event($0.isMultiple(of: 2) ? EventID.derived(name: "m", key: "\($0)").description : "m-\($0)") }
+        let unnamed = #"{"type":"track","event":"e","userId":"u","timestamp":"2026-11-29T12:00:00Z","properties":{"a":1,"b":2}}"#
+        let shuffled = #"{"properties":{"b":2,"a":1.0},"userId":"u","event":"e","timestamp":"2026-11-29T12:00:00.000Z","type":"track"}"#
+        try await RunningServer.run(on: try await place.open()) { server in
+            let first = try await send(Self.batch(events + [unnamed]), to: server)
+            #expect(first.status == 200 && first.body.contains(#""received":21,"stored":21,"duplicates":0,"rejected":0,"outcomes":[]"#))
+            let packed = try Gzip.compress(Array(Self.batch(events.reversed() + [shuffled], sentAt: "2026-11-30T00:00:00Z").utf8))
+            let again = try await send("", to: server, path: "/v1/import", headers: ["Content-Encoding": "gzip"], body: packed)
+            #expect(again.status == 200 && again.body.contains(#""stored":0,"duplicates":21"#), "\(again.body)")
+            let single = try await send(events[3], to: server, path: "/v1/t")
+            #expect(single.body.contains(#""received":1,"stored":0,"duplicates":1"#))
+            let listed = try await server.get("/v1/events?limit=100")
+            #expect(String(decoding: listed.body, as: UTF8.self).components(separatedBy: #""sdk":"segment""#).count == 22)
+        }
+    }
+
+    @Test(
+        "Another content under the same id text is a visible conflict; a server's key has ids of its own",
+        arguments: StoreUnderTest.Kind.allCases)
+    func otherContentIsAConflict(kind: StoreUnderTest.Kind) async throws {
+        let place = try await StoreUnderTest(kind)
+        let store = try await place.open()
+        let registry = Registry(database: store.sql)
+        _ = try await registry.addProject("conflicts")
+        let key = try await registry.addKey(.write, project: "conflicts", now: Sample.now).secret
+        let serverKey = try await registry.addKey(.server, project: "conflicts", now: Sample.now).secret
+        try await RunningServer.run(on: store) { server in
+            _ = try await send(Self.batch([Self.event("m")]), to: server, key: key)
+            let other = try await send(Self.batch([Self.event("m", #""properties":{"n":2}"#)]), to: server, key: key)
+            #expect(
+                other.status == 200 && other.body.contains(#""stored":0,"duplicates":0"#) && other.body.contains(#""outcome":"conflict""#))
+            #expect(try await send(Self.batch([Self.event("m")]), to: server, key: serverKey).body.contains(#""stored":1"#))
+        }
+    }
+
+    @Test("A bad event costs only itself: it is answered as accounted for, and listed as it was sent")
+    func badEventCostsOnlyItself() async throws {
+        try await RunningServer.run { server in
+            let answer = try await send(
+                Self.batch([Self.event("a"), Self.event("b", #""properties":{"x":NaN}"#), Self.event("c")]), to: server)
+            #expect(answer.status == 200 && answer.body.contains(#""stored":2,"duplicates":0,"rejected":1,"outcomes":[{"index":1,"#))
+            let refusals = try await server.get("/v1/refusals")
+            #expect(String(decoding: refusals.body, as: UTF8.self).contains(#"\"properties\":{\"x\":NaN}"#))
+        }
+    }
+
+    @Test("A dry run stores nothing and says what would become of each event")
+    func dryRunStoresNothing() async throws {
+        try await RunningServer.run { server in
+            let answer = try await send(Self.batch([Self.event("a")]), to: server, path: "/v1/batch?dry_run=true")
+            #expect(answer.status == 200 && answer.body.contains(#""outcome":"stored""#))
+            #expect(try await send(Self.batch([Self.event("a")]), to: server).body.contains(#""stored":1"#))
+        }
+    }
+
+    @Test(
+        "A refusal is one that SDKs understand: a number as its code, 503 for what may come again later",
+        arguments: [
+            ("wrong", Self.batch([]), 401, "unknown_key"), (RunningServer.readKey, Self.batch([]), 403, "wrong_key_kind"),
+            (RunningServer.key, "[", 400, "malformed"),
+        ])
+    func refusalsAreUnderstood(key: String, body: String, status: Int, reason: String) async throws {
+        try await RunningServer.run { server in
+            let answer = try await send(body, to: server, key: key)
+            #expect(answer.status == status && answer.message["Content-Type"] == "application/json")
+            #expect(
+                answer.body.contains(#""code":\#(status),"#) && answer.body.contains(#""reason":"\#(reason)""#)
+                    && answer.body.contains(#""message":"#))
+        }
+    }
+
+    @Test("A limit and a body that is too slow are 503 with a time for the SDK, never 429 or 408")
+    func limitIsNoLoss() async throws {
+        let place = try await StoreUnderTest(.sqlite)
+        let store = try await place.open()
+        _ = try await Registry(database: store.sql).addProject("limited")
+        _ = try await Registry(database: store.sql).set("limited", eventsPerSecond: 1, now: Sample.now)
+        let key = try await Registry(database: store.sql).addKey(.write, project: "limited", now: Sample.now).secret
+        var options = RunningServer.options
+        options.limits.body = .milliseconds(200)
+        try await RunningServer.run(on: store, options: options) { server in
+            var answers = [try await send(Self.batch((0..<60).map { Self.event("m-\($0)") }), to: server, key: key)]
+            answers.append(try await send(Self.batch([Self.event("m")]), to: server, key: key))
+            #expect(answers.map(\.status) == [200, 503] && answers[1].body.contains(#""reason":"rate_limited""#))
+            #expect(answers[1].message["Retry-After"] != nil)
+            let slow = try await RawHTTP(port: server.port)
+            let head = "POST /v1/batch HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer \(key)\r\nContent-Length: 10\r\n\r\n{"
+            try await slow.send(Array(head.utf8))
+            let late = try await slow.answer()
+            #expect(late.status == 503 && String(decoding: late.body, as: UTF8.self).contains(#""reason":"too_slow""#))
+        }
+    }
+}
