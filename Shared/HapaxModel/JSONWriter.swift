@@ -51,6 +51,13 @@ package struct JSONWriter: ~Copyable {
 
     // MARK: - Bytes
 
+    /// Looks at the bytes written so far, and may change them.
+    mutating func withBytes<Value>(_ body: (UnsafeMutableBufferPointer<UInt8>) -> Value) -> Value {
+        body(UnsafeMutableBufferPointer(start: start, count: count))
+    }
+
+    mutating func removeLast(_ length: Int) { count -= min(length, count) }
+
     /// - Parameter ranges: Of the written bytes, ascending and without overlap.
     mutating func remove(_ ranges: [Range<Int>]) {
         guard var end = ranges.first?.lowerBound else { return }

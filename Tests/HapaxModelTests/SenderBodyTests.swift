@@ -12,7 +12,7 @@ struct SenderBodyTests {
     }
 
     private func read(
-        _ body: String, type: String = "track", _ door: EventID.SenderDoor = .public, arrival: Int64 = 1_000
+        _ body: String, type: String = "track", _ door: SenderDoor = .public, arrival: Int64 = 1_000
     ) throws -> Read {
         var (scan, read) = (SenderBody(Array(body.utf8), SenderFormat.all[0], type: type, door, arrival: arrival), Read())
         while try scan.next({ fields, buffer, _ in
@@ -25,7 +25,7 @@ struct SenderBodyTests {
     }
 
     /// One event of a batch, laid; its id.
-    private func event(_ event: String, _ door: EventID.SenderDoor = .public) throws -> (laid: String, id: String, reason: String?) {
+    private func event(_ event: String, _ door: SenderDoor = .public) throws -> (laid: String, id: String, reason: String?) {
         let read = try read(#"{"batch":[\#(event)]}"#, door)
         return (read.laid.first ?? "", read.ids.first ?? "", read.reasons.first ?? nil)
     }

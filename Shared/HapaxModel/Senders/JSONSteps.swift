@@ -99,7 +99,8 @@ struct JSONSteps {
     /// Steps over an object.
     ///
     /// - Returns: false if none begins here, or it cannot be stepped over.
-    mutating func object(_ visit: (Member) -> Void) -> Bool {
+    @inline(__always)
+    mutating func object<State>(_ state: inout State, _ visit: (inout State, Member) -> Void) -> Bool {
         guard skip(UInt8(ascii: "{")) else { return false }
         skipWhitespace()
         if skip(UInt8(ascii: "}")) { return true }
@@ -111,7 +112,7 @@ struct JSONSteps {
             guard skip(UInt8(ascii: ":")) else { return false }
             skipWhitespace()
             guard let value = value() else { return false }
-            visit(Member(range: start..<position, key: key, value: value))
+            visit(&state, Member(range: start..<position, key: key, value: value))
             skipWhitespace()
         } while skip(UInt8(ascii: ","))
         return skip(UInt8(ascii: "}"))

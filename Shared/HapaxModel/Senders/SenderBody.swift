@@ -4,7 +4,7 @@ package struct SenderBody: EventSource {
     private let body: [UInt8]
     private let format: SenderFormat
     private let type: String
-    private let door: EventID.SenderDoor
+    private let ids: SenderIDs
     private let arrival: Int64
 
     /// Bytes that were stepped over and laid so far.
@@ -27,15 +27,16 @@ package struct SenderBody: EventSource {
     private var events: [Range<Int>]?
     /// Members of the body that belong to each event.
     private var shared: [Range<Int>] = []
-    private var ordinals: [[UInt8]: Int] = [:]
+    private var ordinals: [EventID: Int] = [:]
     /// Bytes that are stepped over before other work may go first.
     private static let piece = 64 * 1024
 
     /// - Parameters:
     ///   - type: Of events that do not say their own, as the path has it.
     ///   - arrival: When the request arrived, in Unix milliseconds.
-    package init(_ body: [UInt8], _ format: SenderFormat, type: String, _ door: EventID.SenderDoor, arrival: Int64) {
-        (self.body, self.format, self.type, self.door, self.arrival) = (body, format, type, door, arrival)
+    package init(_ body: [UInt8], _ format: SenderFormat, type: String, _ door: SenderDoor, arrival: Int64) {
+        (self.body, self.format, self.type, self.arrival) = (body, format, type, arrival)
+        ids = SenderIDs(format, door)
     }
 
     package mutating func next(_ take: BodyScan.Take) throws(BodyProblem) -> Bool {
@@ -134,14 +135,16 @@ package struct SenderBody: EventSource {
             (fields.wire, fields.problem) = (event, EventProblem(.notAnObject, detail: "an event must be an object"))
             return take(fields, bytes, envelope)
         }
-        let (laid, fields) = sent.laid(type: type, shared: events == nil ? [] : shared, arrival: arrival, door) { id in
+        let (envelope, ids) = (envelope, ids)
+        sent.lay(type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
             defer { ordinals[id, default: 0] += 1 }
             return ordinals[id, default: 0]
+        } _: { fields, laid in
+            guard let problem = fields.problem else { return take(fields, laid, envelope) }
+            // A refusal shows what was sent, not what was made of it.
+            var refused = EventFields()
+            (refused.id, refused.name, refused.problem, refused.wire) = (fields.id, sent.namePlace, problem, event)
+            take(refused, bytes, envelope)
         }
-        guard let problem = fields.problem else { return laid.withUnsafeBufferPointer { take(fields, $0, envelope) } }
-        // A refusal shows what was sent, not what was made of it.
-        var refused = EventFields()
-        (refused.id, refused.name, refused.problem, refused.wire) = (fields.id, sent.namePlace, problem, event)
-        take(refused, bytes, envelope)
     }
 }

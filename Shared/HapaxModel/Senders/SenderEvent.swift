@@ -22,11 +22,10 @@ struct SenderEvent {
     init?(_ event: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat) {
         (self.format, self.body) = (format, body)
         cursor = JSONCursor(UnsafeBufferPointer(rebasing: body[..<event.upperBound]))
+        others.reserveCapacity(8)
         var steps = JSONSteps(cursor.bytes, at: event.lowerBound)
-        var members: [JSONSteps.Member] = []
         steps.skipWhitespace()
-        guard steps.object({ members.append($0) }) else { return nil }
-        for member in members { take(member) }
+        guard steps.object(&self, { $0.take($1) }) else { return nil }
     }
 
     private mutating func take(_ member: JSONSteps.Member) {
@@ -53,25 +52,24 @@ struct SenderEvent {
 
     // MARK: - What it says
 
-    /// A text, or a number's own digits; nil if the value is neither, or an empty text.
-    private func text(_ value: Range<Int>) -> [UInt8]? {
-        switch body[value.lowerBound] {
-        case UInt8(ascii: "\""):
-            var string = JSONCursor(cursor.bytes, at: value.lowerBound)
-            guard let text = try? string.string(), !text.range.isEmpty else { return nil }
-            return cursor.unescaped(text)
-        case UInt8(ascii: "-"), 0x30...0x39: return Array(body[value])
-        default: return nil
+    /// A text, or a number's own digits; nil if the value is neither.
+    private func withText<Value>(_ value: Range<Int>, _ use: (UnsafeBufferPointer<UInt8>) -> Value?) -> Value? {
+        guard body[value.lowerBound] == UInt8(ascii: "\"") else {
+            return isNumber(value) ? use(UnsafeBufferPointer(rebasing: body[value])) : nil
         }
+        var string = JSONCursor(cursor.bytes, at: value.lowerBound)
+        guard let text = try? string.string() else { return nil }
+        return cursor.withUnescaped(text, use)
+    }
+
+    private func isNumber(_ value: Range<Int>) -> Bool {
+        body[value.lowerBound] &- 0x30 < 10 || body[value.lowerBound] == UInt8(ascii: "-")
     }
 
     private var milliseconds: Int64? {
-        guard let value = time?.value, let text = text(value) else { return nil }
-        if body[value.lowerBound] != UInt8(ascii: "\"") {
-            let number = cursor.wholeNumber(value)
-            return number.flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
-        }
-        return text.withUnsafeBufferPointer { SenderTime.milliseconds($0) }
+        guard let value = time?.value else { return nil }
+        guard isNumber(value) else { return withText(value) { SenderTime.milliseconds($0) } }
+        return cursor.wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
     }
 
     /// Its name in the sender's bytes, as far as it is a text.
@@ -84,115 +82,124 @@ struct SenderEvent {
 
     // MARK: - Laying
 
-    /// The event as one of ours.
+    /// Lays the event as one of ours and scans it.
     ///
     /// - Parameters:
     ///   - type: Of an event that does not say its own.
     ///   - shared: Members of the body that belong to each of its events.
     ///   - arrival: The time of an event without one, in Unix milliseconds.
     ///   - ordinal: How many equal events without an id the request had before.
-    func laid(
-        type defaultType: String, shared: [Range<Int>], arrival: Int64, _ door: EventID.SenderDoor, ordinal: ([UInt8]) -> Int
-    ) -> (bytes: [UInt8], fields: EventFields) {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(body.count < 4_096 ? body.count + 512 : 4_096)
-        func append(_ text: String) { bytes += text.utf8 }
-        func copy(_ range: Range<Int>) { bytes += UnsafeBufferPointer(rebasing: body[range]) }
+    ///   - take: Receives the fields, and the laid event that holds them.
+    func lay(
+        type defaultType: String, shared: [Range<Int>], arrival: Int64, _ ids: SenderIDs, ordinal: (EventID) -> Int,
+        _ take: (EventFields, UnsafeBufferPointer<UInt8>) -> Void
+    ) {
+        var writer = JSONWriter(capacity: cursor.bytes.count < 32 * 1024 ? cursor.bytes.count + 256 : 2_048)
+        func copy(_ range: Range<Int>, _ writer: inout JSONWriter) { writer.raw(UnsafeBufferPointer(rebasing: body[range])) }
         let time = milliseconds
-        let sent = id.flatMap(text)
-        let given = sent.map { EventID.sent($0, via: format, door) }
-        append(#"{"event_id":"\#(given ?? .least)","event":"#)
+        let given = id.flatMap { withText($0) { ids.id(of: $0) } }
+        writer.raw(#"{"event_id":"#)
+        writer.id(given ?? .least)
+        writer.raw(#","event":"#)
         if let name {
-            copy(name)
+            copy(name, &writer)
         } else {
-            var writer = JSONWriter()
-            writer.string("$" + (type.flatMap(text).map { String(decoding: $0, as: UTF8.self) } ?? defaultType))
-            bytes += writer.bytes
+            writer.string("$" + (type.flatMap { withText($0) { String(decoding: $0, as: UTF8.self) } } ?? defaultType))
         }
-        append(#","time":\#(time ?? arrival),"distinct_id":"#)
+        writer.raw(#","time":"#)
+        writer.integer(time ?? arrival)
+        writer.raw(#","distinct_id":"#)
         let user = user?.value ?? anonymous
-        if let user { appendText(user, &bytes) } else { append(#""$unknown""#) }
-        append(#","properties":{"#)
+        if let user { copyText(user, &writer) } else { writer.raw(#""$unknown""#) }
+        writer.raw(#","properties":{"#)
         if let properties {
             let inside = properties.value.lowerBound + 1..<properties.value.upperBound - 1
             if inside.contains(where: { body[$0] > 0x20 }) {
-                copy(inside)
-                append(",")
+                copy(inside, &writer)
+                writer.raw(",")
             }
         }
         if let anonymous, let user, user != anonymous {
-            append(#""$anonymous_id":"#)
-            appendText(anonymous, &bytes)
-            append(",")
+            writer.raw(#""$anonymous_id":"#)
+            copyText(anonymous, &writer)
+            writer.raw(",")
         }
-        append(#""$via":{"#)
+        writer.raw(#""$via":{"#)
         for member in others {
-            copy(member)
-            append(",")
+            copy(member, &writer)
+            writer.raw(",")
         }
         if !shared.isEmpty {
-            append(#""batch":{"#)
+            writer.raw(#""batch":{"#)
             for (number, member) in shared.enumerated() {
-                if number > 0 { append(",") }
-                copy(member)
+                if number > 0 { writer.raw(",") }
+                copy(member, &writer)
             }
-            append("},")
+            writer.raw("},")
         }
-        if let id, sent.map({ $0 != Array("\(given ?? .least)".utf8) }) ?? false {
-            append(#""id":"#)
-            appendText(id, &bytes)
-            append(",")
+        if let id, let given, withText(id, { Self.isWritten(given, $0) ? nil : true }) ?? false {
+            writer.raw(#""id":"#)
+            copyText(id, &writer)
+            writer.raw(",")
         }
-        append(#""sdk":"\#(format.via)"}}}"#)
-        var fields = EventScanner.fields(of: &bytes)
+        writer.raw(#""sdk":"#)
+        writer.string(format.via)
+        writer.raw("}}}")
+        var fields = EventScanner.fields(of: &writer)
         if given == nil {
-            if fields.problem == nil {
-                let id = contentID(fields, bytes, time, door, ordinal)
-                bytes.replaceSubrange(Self.idPlace, with: "\(id)".utf8)
-                fields.id = id
-            } else {
-                fields.id = nil
-            }
+            fields.id = fields.problem == nil ? contentID(fields, &writer, time, ids, ordinal) : nil
         }
-        return (bytes, fields)
+        writer.withBytes { take(fields, UnsafeBufferPointer($0)) }
     }
 
-    /// Where the id stands in a laid event.
+    /// Whether a text is how we write an id.
+    private static func isWritten(_ id: EventID, _ text: UnsafeBufferPointer<UInt8>) -> Bool {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 36) { buffer in
+            id.write(to: buffer)
+            return text.elementsEqual(buffer)
+        }
+    }
+
+    /// Where the id stands in a laid event, between its quotation marks.
     private static let idPlace = 13..<49
 
     /// A number becomes its text.
-    private func appendText(_ value: Range<Int>, _ bytes: inout [UInt8]) {
-        let isNumber = body[value.lowerBound] &- 0x30 < 10 || body[value.lowerBound] == UInt8(ascii: "-")
-        if isNumber { bytes.append(UInt8(ascii: "\"")) }
-        bytes += UnsafeBufferPointer(rebasing: body[value])
-        if isNumber { bytes.append(UInt8(ascii: "\"")) }
+    private func copyText(_ value: Range<Int>, _ writer: inout JSONWriter) {
+        let isNumber = isNumber(value)
+        if isNumber { writer.raw("\"") }
+        writer.raw(UnsafeBufferPointer(rebasing: body[value]))
+        if isNumber { writer.raw("\"") }
     }
 
     private func contentID(
-        _ fields: EventFields, _ bytes: [UInt8], _ time: Int64?, _ door: EventID.SenderDoor, _ ordinal: ([UInt8]) -> Int
+        _ fields: EventFields, _ writer: inout JSONWriter, _ time: Int64?, _ ids: SenderIDs, _ ordinal: (EventID) -> Int
     ) -> EventID {
-        let laid = bytes[...]
-        let (name, user) = (Array(fields.name.slice(of: laid)), Array(fields.distinctID.slice(of: laid)))
-        let properties = properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)
-        let id = { (ordinal: Int) in
-            EventID.content(via: format, door, name: name, user: user, time: time, properties: properties[...], ordinal: ordinal)
+        let (name, user) = writer.withBytes { laid in
+            let laid = UnsafeBufferPointer(laid)
+            return (fields.name.withBytes(of: laid) { Array($0) }, fields.distinctID.withBytes(of: laid) { Array($0) })
         }
-        let first = id(0)
-        let number = ordinal(first.bytes)
-        return number == 0 ? first : id(number)
+        let properties = properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)
+        let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, properties: properties[...], ordinal: ordinal) }
+        let first = content(0)
+        let number = ordinal(first)
+        let id = number == 0 ? first : content(number)
+        writer.withBytes { id.write(to: UnsafeMutableBufferPointer(rebasing: $0[Self.idPlace])) }
+        return id
     }
 }
 
 extension EventScanner {
     /// Reads a laid event. JavaScript cuts texts within a character, and some texts hold U+0000: such escapes become U+FFFD, which takes as many bytes, and
     /// the event says how many.
-    fileprivate static func fields(of laid: inout [UInt8]) -> EventFields {
-        let fields = laid.withUnsafeBufferPointer { Self.fields(of: $0, 0..<$0.count) }
+    fileprivate static func fields(of laid: inout JSONWriter) -> EventFields {
+        let fields = laid.withBytes { Self.fields(of: UnsafeBufferPointer($0), 0..<$0.count) }
         guard let reason = fields.problem?.reason, reason == .loneSurrogate || reason == .nulCharacter else { return fields }
-        let repaired = laid.withUnsafeMutableBufferPointer { Self.repair($0) }
+        let repaired = laid.withBytes { Self.repair($0) }
         laid.removeLast(3)
-        laid += Array(#","repaired":\#(repaired)}}}"#.utf8)
-        return laid.withUnsafeBufferPointer { Self.fields(of: $0, 0..<$0.count) }
+        laid.raw(#","repaired":"#)
+        laid.integer(repaired)
+        laid.raw("}}}")
+        return laid.withBytes { Self.fields(of: UnsafeBufferPointer($0), 0..<$0.count) }
     }
 
     private static func repair(_ bytes: UnsafeMutableBufferPointer<UInt8>) -> Int {

@@ -1,0 +1,71 @@
+/// The ids of foreign events (docs/senders.md). The rules are never changed: another one gets another first part.
+struct SenderIDs: Sendable {
+    private let datedPrefixes: [String]
+    /// What is hashed before an id, and before a content.
+    private let (beforeID, beforeContent): ([UInt8], [UInt8])
+
+    init(_ format: SenderFormat, _ door: SenderDoor) {
+        datedPrefixes = format.datedPrefixes
+        func start(_ kind: String) -> [UInt8] { ["hapax-sender-1", format.via, door.rawValue, kind].reduce(into: []) { Self.add(Array($1.utf8), to: &$0) } }
+        (beforeID, beforeContent) = (start("id"), start("content"))
+    }
+
+    /// The id of an event to which its SDK has given one.
+    ///
+    /// A UUID that is not of version 8 is itself, and so are the 32 digits of one of version 4. Any other text is hashed, to a UUID of version 8; if it begins
+    /// with its instant, as Segment's `ajs-next-MS-UUID`, to one of version 7 in that instant's month.
+    func id(of text: UnsafeBufferPointer<UInt8>) -> EventID {
+        if let id = EventID(utf8: text), id.version != 8 { return id }
+        if text.count == 32, let id = Self.id(digits: text) { return id }
+        var bytes = beforeID
+        bytes.reserveCapacity(bytes.count + 8 + text.count)
+        Self.add(text, to: &bytes)
+        return Self.id(hashing: bytes, at: instant(of: text))
+    }
+
+    /// The id of an event without one: equal events of one time and one request are told apart by their ordinal.
+    ///
+    /// - Parameters:
+    ///   - time: The event's own, in Unix milliseconds; nil if it has none.
+    ///   - properties: A JSON object that ``EventScanner`` has accepted.
+    func id(name: [UInt8], user: [UInt8], time: Int64?, properties: ArraySlice<UInt8>, ordinal: Int) -> EventID {
+        let values = [0, 1].flatMap { seed in withUnsafeBytes(of: ValueHash.hash(json: properties, seed: seed).bigEndian) { Array($0) } }
+        var bytes = beforeContent
+        for part in [name, user, Array((time.map { "\($0)" } ?? "").utf8), values, Array("\(ordinal)".utf8)] { Self.add(part, to: &bytes) }
+        return Self.id(hashing: bytes, at: time)
+    }
+
+    private static func id(digits: UnsafeBufferPointer<UInt8>) -> EventID? {
+        var text = Array(digits)
+        for place in [20, 16, 12, 8] { text.insert(UInt8(ascii: "-"), at: place) }
+        let id = text.withUnsafeBufferPointer { EventID(utf8: $0) }
+        return id.flatMap { $0.version == 4 && $0.hasStandardVariant ? $0 : nil }
+    }
+
+    private func instant(of text: UnsafeBufferPointer<UInt8>) -> Int64? {
+        guard let prefix = datedPrefixes.first(where: { text.starts(with: $0.utf8) }) else { return nil }
+        let digits = text.dropFirst(prefix.utf8.count).prefix { $0 &- 0x30 < 10 }
+        guard digits.endIndex < text.count, text[digits.endIndex] == UInt8(ascii: "-"), digits.count <= 14 else { return nil }
+        return Int64(String(decoding: digits, as: UTF8.self))
+    }
+
+    /// - Parameter milliseconds: Of an id that lies in its month; nil: of one without a day.
+    private static func id(hashing bytes: [UInt8], at milliseconds: Int64?) -> EventID {
+        let words = bytes.withUnsafeBytes { SHA256Digest(of: $0) }.words
+        let (high, low) = (words[0], words[1] & (.max >> 2) | (0b10 << 62))
+        if let milliseconds { return EventID(versionedHigh: UInt64(milliseconds) << 16 | 0x7000 | high & 0xFFF, low: low) }
+        let isMarked = high & 0xFFF == EventID.datedMark
+        return EventID(versionedHigh: (isMarked ? high ^ 1 : high) & ~0xF000 | 0x8000, low: low)
+    }
+
+    private static func add(_ part: some Collection<UInt8>, to bytes: inout [UInt8]) {
+        withUnsafeBytes(of: UInt64(part.count).bigEndian) { bytes.append(contentsOf: $0) }
+        bytes.append(contentsOf: part)
+    }
+}
+
+/// Who may occupy an id: the holder of a key that is in every app must not occupy those of a server.
+package enum SenderDoor: String, Sendable {
+    case secret
+    case `public`
+}
