@@ -13,7 +13,7 @@ package struct SHA256Digest: Hashable, Sendable {
         #if canImport(CryptoKit)
         words = SHA256.hash(data: bytes).withUnsafeBytes(Self.words)
         #else
-        words = Self.words { EVP_Digest(bytes.baseAddress, bytes.count, $0, nil, EVP_sha256(), nil) == 1 }
+        words = Self.words { EVP_Digest(bytes.baseAddress, bytes.count, $0, nil, Self.sha256, nil) == 1 }
         #endif
     }
 
@@ -28,7 +28,7 @@ package struct SHA256Digest: Hashable, Sendable {
         words = HMAC<SHA256>.authenticationCode(for: bytes, using: SymmetricKey(data: key)).withUnsafeBytes(Self.words)
         #else
         let start = bytes.bindMemory(to: UInt8.self).baseAddress
-        words = Self.words { HMAC(EVP_sha256(), key, Int32(key.count), start, bytes.count, $0, nil) != nil }
+        words = Self.words { HMAC(Self.sha256, key, Int32(key.count), start, bytes.count, $0, nil) != nil }
         #endif
     }
 
@@ -53,6 +53,9 @@ package struct SHA256Digest: Hashable, Sendable {
     }
 
     #if !canImport(CryptoKit)
+    /// libcrypto never changes it and never frees it.
+    private nonisolated(unsafe) static let sha256 = hapax_sha256()
+
     private static func words(_ compute: (UnsafeMutablePointer<UInt8>?) -> Bool) -> SIMD4<UInt64> {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 32) { bytes in
             // It fails without memory, or where the machine's own settings forbid SHA-256: then no id and no key can be told from another.

@@ -23,8 +23,8 @@ package struct SenderBody: EventSource {
 
     private var stage = Stage.members(isFirst: true)
     private var place = 0
-    /// Where each event is; nil if the body has no array of them: then it is one itself.
-    private var events: [Range<Int>]?
+    /// Each event, and where it is; nil if the body has no array of them: then it is one itself.
+    private var events: [(range: Range<Int>, fields: SenderEvent?)]?
     /// Members of the body that belong to each event.
     private var shared: [Range<Int>] = []
     private var ordinals: [EventID: Int] = [:]
@@ -53,10 +53,10 @@ package struct SenderBody: EventSource {
         case .members(let isFirst): try member(&steps, isFirst: isFirst)
         case .elements(let isFirst): try elements(&steps, isFirst: isFirst)
         case .laying(let number):
-            let event = events.map { number < $0.count ? $0[number] : nil } ?? (number == 0 ? 0..<bytes.count : nil)
-            guard let event else { return false }
+            guard number < events?.count ?? 1 else { return false }
+            let event = events?[number] ?? single(bytes)
             lay(event, bytes, take)
-            position += event.count
+            position += event.range.count
             stage = .laying(number + 1)
             return true
         }
@@ -118,8 +118,14 @@ package struct SenderBody: EventSource {
                 steps.skipWhitespace()
             }
             isFirst = false
-            guard let event = steps.value() else { throw Self.invalid }
-            events?.append(event)
+            let start = steps.position
+            // What is no object is refused alone, if its end can be found.
+            let fields = steps.current == UInt8(ascii: "{") ? SenderEvent(&steps, format) : nil
+            if fields == nil {
+                steps.position = start
+                guard steps.value() != nil else { throw Self.invalid }
+            }
+            events?.append((start..<steps.position, fields))
             guard events?.count ?? 0 <= EventLimits.maximumEventsPerBatch else {
                 throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events", code: .tooManyEvents)
             }
@@ -129,21 +135,35 @@ package struct SenderBody: EventSource {
 
     private static let invalid = BodyProblem("the body is not valid JSON")
 
-    private mutating func lay(_ event: Range<Int>, _ bytes: UnsafeBufferPointer<UInt8>, _ take: BodyScan.Take) {
-        guard let sent = SenderEvent(event, in: bytes, format) else {
+    /// The whole body as one event.
+    private func single(_ bytes: UnsafeBufferPointer<UInt8>) -> (range: Range<Int>, fields: SenderEvent?) {
+        var steps = JSONSteps(bytes)
+        steps.skipWhitespace()
+        return (0..<bytes.count, SenderEvent(&steps, format))
+    }
+
+    private mutating func lay(
+        _ event: (range: Range<Int>, fields: SenderEvent?), _ bytes: UnsafeBufferPointer<UInt8>, _ take: BodyScan.Take
+    ) {
+        guard let sent = event.fields else {
             var fields = EventFields()
-            (fields.wire, fields.problem) = (event, EventProblem(.notAnObject, detail: "an event must be an object"))
+            let isObject = bytes[event.range].first { $0 > 0x20 } == UInt8(ascii: "{")
+            fields.wire = event.range
+            fields.problem =
+                isObject
+                ? JSONCursor.invalid("the members of an event cannot be told apart")
+                : EventProblem(.notAnObject, detail: "an event must be an object")
             return take(fields, bytes, envelope)
         }
         let (envelope, ids) = (envelope, ids)
-        sent.lay(type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
+        sent.lay(in: bytes, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
             defer { ordinals[id, default: 0] += 1 }
             return ordinals[id, default: 0]
         } _: { fields, laid in
             guard let problem = fields.problem else { return take(fields, laid, envelope) }
             // A refusal shows what was sent, not what was made of it.
             var refused = EventFields()
-            (refused.id, refused.name, refused.problem, refused.wire) = (fields.id, sent.namePlace, problem, event)
+            (refused.id, refused.name, refused.problem, refused.wire) = (fields.id, sent.namePlace(in: bytes), problem, event.range)
             take(refused, bytes, envelope)
         }
     }

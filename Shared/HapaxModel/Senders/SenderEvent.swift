@@ -4,9 +4,8 @@
 /// `{"event_id":…,"event":…,"time":…,"distinct_id":…,"properties":{…,"$anonymous_id":…,"$via":{…,"batch":{…},"id":…,"sdk":…}}}`. What is not named is copied
 /// as it was sent. What is ours stands last, and of repeated members the last counts: so no sender can forge it.
 struct SenderEvent {
-    private let format: SenderFormat
-    private let body: UnsafeBufferPointer<UInt8>
-    private let cursor: JSONCursor
+    /// The whole event.
+    private(set) var range: Range<Int>
 
     private var id: Range<Int>?
     private var name: Range<Int>?
@@ -18,17 +17,25 @@ struct SenderEvent {
     /// Members that are kept under `$via`, whole.
     private var others: [Range<Int>] = []
 
-    /// - Returns: nil if no object begins there.
-    init?(_ event: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat) {
-        (self.format, self.body) = (format, body)
-        cursor = JSONCursor(UnsafeBufferPointer(rebasing: body[..<event.upperBound]))
+    /// Steps over the object that begins at the position, and notes where its fields are.
+    ///
+    /// - Returns: nil if no object begins there, or it cannot be stepped over.
+    init?(_ steps: inout JSONSteps, _ format: SenderFormat) {
+        struct State {
+            var event: SenderEvent
+            let cursor: JSONCursor
+        }
+        let start = steps.position
+        range = start..<start
         others.reserveCapacity(8)
-        var steps = JSONSteps(cursor.bytes, at: event.lowerBound)
-        steps.skipWhitespace()
-        guard steps.object(&self, { $0.take($1) }) else { return nil }
+        var state = State(event: self, cursor: JSONCursor(steps.bytes))
+        guard steps.object(&state, { $0.event.take($1, format, $0.cursor) }) else { return nil }
+        self = state.event
+        range = start..<steps.position
     }
 
-    private mutating func take(_ member: JSONSteps.Member) {
+    private mutating func take(_ member: JSONSteps.Member, _ format: SenderFormat, _ cursor: JSONCursor) {
+        let body = cursor.bytes
         // `null` is absent, and so is an empty text, which some SDKs send until somebody logs in.
         let isAbsent = body[member.value.lowerBound] == UInt8(ascii: "n") || body[member.value].elementsEqual(#""""#.utf8)
         switch format.role(of: member.key, in: cursor) {
@@ -53,29 +60,31 @@ struct SenderEvent {
     // MARK: - What it says
 
     /// A text, or a number's own digits; nil if the value is neither.
-    private func withText<Value>(_ value: Range<Int>, _ use: (UnsafeBufferPointer<UInt8>) -> Value?) -> Value? {
+    private static func withText<Value>(
+        _ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ use: (UnsafeBufferPointer<UInt8>) -> Value?
+    ) -> Value? {
         guard body[value.lowerBound] == UInt8(ascii: "\"") else {
-            return isNumber(value) ? use(UnsafeBufferPointer(rebasing: body[value])) : nil
+            return isNumber(value, in: body) ? use(UnsafeBufferPointer(rebasing: body[value])) : nil
         }
-        var string = JSONCursor(cursor.bytes, at: value.lowerBound)
+        var string = JSONCursor(body, at: value.lowerBound)
         guard let text = try? string.string() else { return nil }
-        return cursor.withUnescaped(text, use)
+        return string.withUnescaped(text, use)
     }
 
-    private func isNumber(_ value: Range<Int>) -> Bool {
+    private static func isNumber(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>) -> Bool {
         body[value.lowerBound] &- 0x30 < 10 || body[value.lowerBound] == UInt8(ascii: "-")
     }
 
-    private var milliseconds: Int64? {
+    private func milliseconds(in body: UnsafeBufferPointer<UInt8>) -> Int64? {
         guard let value = time?.value else { return nil }
-        guard isNumber(value) else { return withText(value) { SenderTime.milliseconds($0) } }
-        return cursor.wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
+        guard Self.isNumber(value, in: body) else { return Self.withText(value, in: body) { SenderTime.milliseconds($0) } }
+        return JSONCursor(body).wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
     }
 
     /// Its name in the sender's bytes, as far as it is a text.
-    var namePlace: EventFields.Text {
+    func namePlace(in body: UnsafeBufferPointer<UInt8>) -> EventFields.Text {
         guard let name, body[name.lowerBound] == UInt8(ascii: "\""), name.count >= 2 else { return .none }
-        var string = JSONCursor(cursor.bytes, at: name.lowerBound)
+        var string = JSONCursor(body, at: name.lowerBound)
         guard let text = try? string.string() else { return .none }
         return EventFields.Text(range: text.range, writing: text.hasEscapes ? .escaped : .plain)
     }
@@ -91,26 +100,26 @@ struct SenderEvent {
     ///   - ordinal: How many equal events without an id the request had before.
     ///   - take: Receives the fields, and the laid event that holds them.
     func lay(
-        type defaultType: String, shared: [Range<Int>], arrival: Int64, _ ids: SenderIDs, ordinal: (EventID) -> Int,
+        in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat, type defaultType: String, shared: [Range<Int>], arrival: Int64, _ ids: SenderIDs, ordinal: (EventID) -> Int,
         _ take: (EventFields, UnsafeBufferPointer<UInt8>) -> Void
     ) {
-        var writer = JSONWriter(capacity: cursor.bytes.count < 32 * 1024 ? cursor.bytes.count + 256 : 2_048)
+        var writer = JSONWriter(capacity: range.count + 256)
         func copy(_ range: Range<Int>, _ writer: inout JSONWriter) { writer.raw(UnsafeBufferPointer(rebasing: body[range])) }
-        let time = milliseconds
-        let given = id.flatMap { withText($0) { ids.id(of: $0) } }
+        let time = milliseconds(in: body)
+        let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0) } }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
         writer.raw(#","event":"#)
         if let name {
             copy(name, &writer)
         } else {
-            writer.string("$" + (type.flatMap { withText($0) { String(decoding: $0, as: UTF8.self) } } ?? defaultType))
+            writer.string("$" + (type.flatMap { Self.withText($0, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType))
         }
         writer.raw(#","time":"#)
         writer.integer(time ?? arrival)
         writer.raw(#","distinct_id":"#)
         let user = user?.value ?? anonymous
-        if let user { copyText(user, &writer) } else { writer.raw(#""$unknown""#) }
+        if let user { Self.copyText(user, in: body, &writer) } else { writer.raw(#""$unknown""#) }
         writer.raw(#","properties":{"#)
         if let properties {
             let inside = properties.value.lowerBound + 1..<properties.value.upperBound - 1
@@ -121,7 +130,7 @@ struct SenderEvent {
         }
         if let anonymous, let user, user != anonymous {
             writer.raw(#""$anonymous_id":"#)
-            copyText(anonymous, &writer)
+            Self.copyText(anonymous, in: body, &writer)
             writer.raw(",")
         }
         writer.raw(#""$via":{"#)
@@ -137,9 +146,9 @@ struct SenderEvent {
             }
             writer.raw("},")
         }
-        if let id, let given, withText(id, { Self.isWritten(given, $0) ? nil : true }) ?? false {
+        if let id, let given, Self.withText(id, in: body, { Self.isWritten(given, $0) ? nil : true }) ?? false {
             writer.raw(#""id":"#)
-            copyText(id, &writer)
+            Self.copyText(id, in: body, &writer)
             writer.raw(",")
         }
         writer.raw(#""sdk":"#)
@@ -147,32 +156,29 @@ struct SenderEvent {
         writer.raw("}}}")
         var fields = EventScanner.fields(of: &writer)
         if given == nil {
-            fields.id = fields.problem == nil ? contentID(fields, &writer, time, ids, ordinal) : nil
+            fields.id = fields.problem == nil ? contentID(fields, &writer, in: body, time, ids, ordinal) : nil
         }
         writer.withBytes { take(fields, UnsafeBufferPointer($0)) }
     }
 
     /// Whether a text is how we write an id.
     private static func isWritten(_ id: EventID, _ text: UnsafeBufferPointer<UInt8>) -> Bool {
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 36) { buffer in
-            id.write(to: buffer)
-            return text.elementsEqual(buffer)
-        }
+        EventID(utf8: text) == id && !text.contains { 0x41...0x5A ~= $0 }
     }
 
     /// Where the id stands in a laid event, between its quotation marks.
     private static let idPlace = 13..<49
 
     /// A number becomes its text.
-    private func copyText(_ value: Range<Int>, _ writer: inout JSONWriter) {
-        let isNumber = isNumber(value)
+    private static func copyText(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ writer: inout JSONWriter) {
+        let isNumber = isNumber(value, in: body)
         if isNumber { writer.raw("\"") }
         writer.raw(UnsafeBufferPointer(rebasing: body[value]))
         if isNumber { writer.raw("\"") }
     }
 
     private func contentID(
-        _ fields: EventFields, _ writer: inout JSONWriter, _ time: Int64?, _ ids: SenderIDs, _ ordinal: (EventID) -> Int
+        _ fields: EventFields, _ writer: inout JSONWriter, in body: UnsafeBufferPointer<UInt8>, _ time: Int64?, _ ids: SenderIDs, _ ordinal: (EventID) -> Int
     ) -> EventID {
         let (name, user) = writer.withBytes { laid in
             let laid = UnsafeBufferPointer(laid)
