@@ -39,7 +39,8 @@ enum HapaxBench {
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "books", "sizes", "senders", "all": part = argument
+            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "books", "sizes", "senders", "all":
+                part = argument
             case "--pinned": server.isPinned = true
             case "--peer": server.hasPeer = true
             case "--tls": server.isSecured = true

@@ -27,7 +27,9 @@ struct SendersBenchmark {
                 figures[kind, default: []].append(try load(kind).run(server))
             }
         }
-        print("\n### Other vendors' SDKs: batches of \(Self.batchSize), PostgreSQL \(cluster.version), medians of \(rounds) interleaved rounds of \(events)\n")
+        print(
+            "\n### Other vendors' SDKs: batches of \(Self.batchSize), PostgreSQL \(cluster.version), medians of \(rounds) interleaved rounds of \(events)\n"
+        )
         print("| Events | events/s | server µs an event | of ours |")
         print("|---|---|---|---|")
         let ours = figures[.native]?.map(\.serverCPUMicroseconds).median ?? .nan

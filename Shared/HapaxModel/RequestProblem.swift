@@ -47,6 +47,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case unknownKey = "unknown_key"
         /// The key is known, but not of the kind that may do this.
         case wrongKeyKind = "wrong_key_kind"
+        /// Keys of two projects are in one request.
+        case otherProject = "other_project"
         /// There is nothing at the path.
         case notFound = "not_found"
         /// An event of that id would be older than what the store still keeps.
@@ -91,7 +93,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             switch self {
             case .malformed, .invalidEncoding, .invalidParameter: 400
             case .unknownKey: 401
-            case .wrongKeyKind: 403
+            case .wrongKeyKind, .otherProject: 403
             case .notFound, .expired: 404
             case .methodNotAllowed: 405
             case .exists, .adminRoleMissing: 409
@@ -115,6 +117,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .tooManyEvents: "The batch holds too many events"
             case .unknownKey: "The key is not known"
             case .wrongKeyKind: "The key is of another kind"
+            case .otherProject: "The keys are of two projects"
             case .notFound: "There is nothing here"
             case .expired: "The event is older than what is kept"
             case .exists: "There is one already"

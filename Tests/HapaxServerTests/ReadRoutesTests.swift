@@ -287,7 +287,7 @@ struct ReadRoutesTests {
                 #expect(again.status == 304 && again.body.isEmpty && again["ETag"] == tag)
             }
             let future = try await server.get("/v1/reports/funnel?step=a&step=b&from=2099-01-01")
-            #expect(future.problemCode == .invalidParameter && text(future).contains("behind today"), "\(text(future))")
+            #expect(future.problemCode == .invalidParameter && text(future).contains("after today"), "\(text(future))")
             for (credentials, status) in [
                 ("any:\(RunningServer.readKey)", 200), (":\(RunningServer.readKey)", 200), (RunningServer.readKey, 401),
             ] {

@@ -69,6 +69,25 @@ struct SenderRoutesTests {
         }
     }
 
+    @Test(
+        "The key may stand in the path or the query, if it is one that is public; two projects' keys are none",
+        arguments: [
+            ("/k/\(RunningServer.key)/v1/batch", nil, 200, #""stored":1"#),
+            ("/beacon/v1/batch?writeKey=\(RunningServer.key)", nil, 200, #""stored":1"#),
+            ("/k/wrong/v1/batch", RunningServer.key, 200, #""stored":1"#), ("/k/wrong/v1/batch", nil, 401, #""reason":"unknown_key""#),
+            ("/k/\(RunningServer.readKey)/v1/batch", RunningServer.key, 403, #""reason":"wrong_key_kind""#),
+            ("/k/\(RunningServer.otherKey)/v1/batch", RunningServer.key, 403, #""reason":"other_project""#),
+            ("/v1/batch", nil, 401, #""reason":"unknown_key""#),
+        ] as [(String, String?, Int, String)])
+    func keyMayStandInTheAddress(path: String, key: String?, status: Int, says: String) async throws {
+        try await RunningServer.run { server in
+            let answer = try await RawHTTP.post(
+                port: server.port, path: path, headers: key.map(Self.basic) ?? [:], body: Array(Self.batch([Self.event("a")]).utf8))
+            #expect(answer.status == status && String(decoding: answer.body, as: UTF8.self).contains(says))
+            #expect(answer["Content-Type"] == "application/json")
+        }
+    }
+
     @Test("A bad event costs only itself: it is answered as accounted for, and listed as it was sent")
     func badEventCostsOnlyItself() async throws {
         try await RunningServer.run { server in
@@ -112,15 +131,17 @@ struct SenderRoutesTests {
         _ = try await Registry(database: store.sql).addProject("limited")
         _ = try await Registry(database: store.sql).set("limited", eventsPerSecond: 1, now: Sample.now)
         let key = try await Registry(database: store.sql).addKey(.write, project: "limited", now: Sample.now).secret
+        try await RunningServer.run(on: store) { server in
+            let first = try await send(Self.batch((0..<60).map { Self.event("m-\($0)") }), to: server, key: key)
+            let second = try await send(Self.batch([Self.event("m")]), to: server, key: key)
+            #expect(first.status == 200 && second.status == 503 && second.body.contains(#""reason":"rate_limited""#))
+            #expect(second.message["Retry-After"] != nil)
+        }
         var options = RunningServer.options
         options.limits.body = .milliseconds(200)
-        try await RunningServer.run(on: store, options: options) { server in
-            var answers = [try await send(Self.batch((0..<60).map { Self.event("m-\($0)") }), to: server, key: key)]
-            answers.append(try await send(Self.batch([Self.event("m")]), to: server, key: key))
-            #expect(answers.map(\.status) == [200, 503] && answers[1].body.contains(#""reason":"rate_limited""#))
-            #expect(answers[1].message["Retry-After"] != nil)
+        try await RunningServer.run(options: options) { server in
             let slow = try await RawHTTP(port: server.port)
-            let head = "POST /v1/batch HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer \(key)\r\nContent-Length: 10\r\n\r\n{"
+            let head = "POST /v1/batch HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer \(RunningServer.key)\r\nContent-Length: 10\r\n\r\n{"
             try await slow.send(Array(head.utf8))
             let late = try await slow.answer()
             #expect(late.status == 503 && String(decoding: late.body, as: UTF8.self).contains(#""reason":"too_slow""#))

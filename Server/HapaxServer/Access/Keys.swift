@@ -79,7 +79,37 @@ final class Keys: Sendable {
 
     /// - Parameter authorization: The header field; the schemes `Bearer` and `Basic`, in any case.
     func sender(_ authorization: String?) throws(RequestProblem) -> Sender {
-        let holder = try holder(authorization)
+        try sender(key: Self.key(authorization) ?? "", isPublic: false)
+    }
+
+    /// The same for other vendors' SDKs, which put the key where they want: the first place with a known one counts.
+    ///
+    /// - Parameter addresses: Keys that stand in the address, which proxies log: only write keys may.
+    func sender(_ authorization: String?, inAddress addresses: [String]) throws(RequestProblem) -> Sender {
+        var (found, refusal): (Sender?, RequestProblem?)
+        for (key, isPublic) in addresses.map({ ($0, true) }) + [(Self.key(authorization) ?? "", false)] where !key.isEmpty {
+            do throws(RequestProblem) {
+                let sender = try sender(key: key, isPublic: isPublic)
+                guard found?.projectID ?? sender.projectID == sender.projectID else {
+                    throw RequestProblem(.otherProject, detail: "the request holds keys of two projects")
+                }
+                found = found ?? sender
+            } catch {
+                guard error.code == .unknownKey else { throw error }
+                refusal = refusal ?? error
+            }
+        }
+        if let found { return found }
+        if let refusal { throw refusal }
+        // Says whether there are no keys at all.
+        return try sender(key: "", isPublic: false)
+    }
+
+    private func sender(key: String, isPublic: Bool) throws(RequestProblem) -> Sender {
+        let holder = try holder(key: key)
+        if isPublic, holder.kind != .write {
+            throw RequestProblem(.wrongKeyKind, detail: "only a write key may stand in an address, which proxies write to their logs")
+        }
         guard [.write, .server].contains(holder.kind), let projectID = holder.projectID else {
             throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key or a server key")
         }
@@ -156,8 +186,9 @@ final class Keys: Sendable {
         }
     }
 
-    private func holder(_ authorization: String?) throws(RequestProblem) -> Holder {
-        let key = Self.key(authorization) ?? ""
+    private func holder(_ authorization: String?) throws(RequestProblem) -> Holder { try holder(key: Self.key(authorization) ?? "") }
+
+    private func holder(key: String) throws(RequestProblem) -> Holder {
         guard !AccessKey.isMistyped(key) else {
             throw RequestProblem(.unknownKey, detail: "this key is mistyped, or a part of one: its check sum does not fit")
         }

@@ -24,8 +24,9 @@ struct IngestRoute: Sendable {
             let isLines = try isLines(request)
             return try await dryRun(request, context, sender) { BodyScan($0[...], isLines: isLines) }
         }
-        let (ingest, outcome, batchID) = try await store(request, context, sender) { (bytes: [UInt8]) throws(RequestProblem) in
-            BodyScan(bytes[...], isLines: try isLines(request))
+        let (ingest, outcome, batchID) = try await store(request, context, sender) { () throws(RequestProblem) in
+            let isLines = try isLines(request)
+            return { BodyScan($0[...], isLines: isLines) }
         }
         let receipt = Receipt(
             batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
@@ -34,8 +35,13 @@ struct IngestRoute: Sendable {
     }
 
     /// Whose events a request brings.
-    func sender(_ request: Request) throws(RequestProblem) -> Keys.Sender {
-        do throws(RequestProblem) { return try keys.sender(request.headers[.authorization]) } catch {
+    ///
+    /// - Parameter addresses: Keys that stand in its address.
+    func sender(_ request: Request, inAddress addresses: [String] = []) throws(RequestProblem) -> Keys.Sender {
+        do throws(RequestProblem) {
+            let authorization = request.headers[.authorization]
+            return try addresses.isEmpty ? keys.sender(authorization) : keys.sender(authorization, inAddress: addresses)
+        } catch {
             if error.code == .unknownKey { live.keyWasUnknown() }
             throw error
         }
@@ -45,12 +51,13 @@ struct IngestRoute: Sendable {
     ///
     /// - Parameters:
     ///   - comparesDerived: See ``IngestRequest/comparesDerived``.
-    ///   - source: Reads the unpacked body.
-    func store(
+    ///   - prepare: Called before the body is read; gives what reads the unpacked one.
+    func store<Source: EventSource>(
         _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
-        _ source: ([UInt8]) throws(RequestProblem) -> some EventSource
+        _ prepare: () throws(RequestProblem) -> ([UInt8]) -> Source
     ) async throws(RequestProblem) -> (IngestRequest, IngestOutcome, batchID: EventID?) {
         do throws(RequestProblem) {
+            let source = try prepare()
             // A small body may hold no events, but what a device says of itself: that is known once it has been read.
             if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
             let (ingest, batchID) = try await unpack(
@@ -83,7 +90,7 @@ struct IngestRoute: Sendable {
     /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
         _ body: RequestBodyReader.Body, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
-        _ source: ([UInt8]) throws(RequestProblem) -> some EventSource
+        _ source: ([UInt8]) -> some EventSource
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: body.bytes.count)
         return try await turns.run(sender.projectID) { (turn) throws(RequestProblem) in
@@ -91,7 +98,7 @@ struct IngestRoute: Sendable {
             guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
             let bytes = try RequestBodyReader.unpacked(body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
-            var scan = try source(bytes)
+            var scan = source(bytes)
             var request = IngestRequest(
                 projectID: sender.projectID, derivedIDs: comparesDerived ? .taken : sender.derivedIDs, blocked: sender.blocked,
                 comparesDerived: comparesDerived, bodyBytes: bytes.count)
@@ -113,7 +120,7 @@ struct IngestRoute: Sendable {
 
     func dryRun(
         _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
-        _ source: ([UInt8]) throws(RequestProblem) -> some EventSource
+        _ source: ([UInt8]) -> some EventSource
     ) async throws(RequestProblem) -> Response {
         let body = try await RequestBodyReader.read(request)
         let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in

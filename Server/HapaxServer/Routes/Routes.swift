@@ -39,7 +39,9 @@ struct Routes {
         let senders = SenderRoutes(ingest: ingest, currentTime: currentTime)
         for format in SenderFormat.all {
             for (path, type) in format.paths {
-                add(path, .post) { request, context in try await senders.respond(to: request, context, format, type: type) }
+                for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
+                    add(path, .post) { request, context in try await senders.respond(to: request, context, format, type: type) }
+                }
             }
         }
         add("/v1/events", .get) { request, context in try await reading.events(request, context) }

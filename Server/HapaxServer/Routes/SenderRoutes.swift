@@ -24,12 +24,14 @@ struct SenderRoutes: Sendable {
     private func answer(_ request: Request, _ context: IngestContext, _ format: SenderFormat, type: String) async throws(RequestProblem)
         -> Response
     {
-        let (sender, arrival) = (try ingest.sender(request), currentTime())
+        let parameters = try QueryParameters(request.uri.query, known: [format.keyParameter], ignoresOthers: true)
+        let addresses = [context.parameters.get("key"), parameters.text(format.keyParameter)]
+        let (sender, arrival) = (try ingest.sender(request, inAddress: addresses.compactMap(\.self)), currentTime())
         let source = { (bytes: [UInt8]) in
             SenderBody(bytes, format, type: type, sender.isServer ? .secret : .public, arrival: arrival)
         }
         if try ingest.isDryRun(request) { return try await ingest.dryRun(request, context, sender, comparesDerived: true, source) }
-        let (_, outcome, _) = try await ingest.store(request, context, sender, comparesDerived: true, source)
+        let (_, outcome, _) = try await ingest.store(request, context, sender, comparesDerived: true) { source }
         let counts = Dictionary(grouping: outcome.results, by: \.outcome).mapValues(\.count)
         // The SDK cannot send one event again: of the whole request, what was stored is a duplicate then.
         if let again = counts[.retry], again > 0 {

@@ -100,7 +100,8 @@ struct SenderEvent {
     ///   - ordinal: How many equal events without an id the request had before.
     ///   - take: Receives the fields, and the laid event that holds them.
     func lay(
-        in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat, type defaultType: String, shared: [Range<Int>], arrival: Int64, _ ids: SenderIDs, ordinal: (EventID) -> Int,
+        in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat, type defaultType: String, shared: [Range<Int>], arrival: Int64,
+        _ ids: SenderIDs, ordinal: (EventID) -> Int,
         _ take: (EventFields, UnsafeBufferPointer<UInt8>) -> Void
     ) {
         var writer = JSONWriter(capacity: range.count + 256)
@@ -178,7 +179,8 @@ struct SenderEvent {
     }
 
     private func contentID(
-        _ fields: EventFields, _ writer: inout JSONWriter, in body: UnsafeBufferPointer<UInt8>, _ time: Int64?, _ ids: SenderIDs, _ ordinal: (EventID) -> Int
+        _ fields: EventFields, _ writer: inout JSONWriter, in body: UnsafeBufferPointer<UInt8>, _ time: Int64?, _ ids: SenderIDs,
+        _ ordinal: (EventID) -> Int
     ) -> EventID {
         let (name, user) = writer.withBytes { laid in
             let laid = UnsafeBufferPointer(laid)

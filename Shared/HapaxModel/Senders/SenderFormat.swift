@@ -32,14 +32,21 @@ package struct SenderFormat: Sendable {
     let datedPrefixes: [String]
     /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
     package let paths: [(path: String, type: String)]
+    /// The parameter of an address that may hold the key.
+    package let keyParameter: String
     /// Seconds after which a refused request may come again.
     package let retryAfter: Int
 
     package static let all = [segment]
 
+    /// What stands in front of a path that names the key, as in `/k/KEY/v1/batch`.
+    package static let keyPrefix = "/k/"
+
     /// Whether a path is one of a sender's, whose refusals its SDK understands.
     package static func isPath(_ path: Substring) -> Bool {
-        pathNames.contains(path.last == "/" ? String(path.dropLast()) : String(path))
+        var path = path.last == "/" ? path.dropLast() : path
+        if path.hasPrefix(keyPrefix) { path = path.dropFirst(keyPrefix.count).drop { $0 != "/" } }
+        return pathNames.contains(String(path))
     }
 
     private static let pathNames = Set(all.flatMap(\.paths).map(\.path))

@@ -6,7 +6,9 @@ struct SenderIDs: Sendable {
 
     init(_ format: SenderFormat, _ door: SenderDoor) {
         datedPrefixes = format.datedPrefixes
-        func start(_ kind: String) -> [UInt8] { ["hapax-sender-1", format.via, door.rawValue, kind].reduce(into: []) { Self.add(Array($1.utf8), to: &$0) } }
+        func start(_ kind: String) -> [UInt8] {
+            ["hapax-sender-1", format.via, door.rawValue, kind].reduce(into: []) { Self.add(Array($1.utf8), to: &$0) }
+        }
         (beforeID, beforeContent) = (start("id"), start("content"))
     }
 
