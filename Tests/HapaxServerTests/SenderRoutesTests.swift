@@ -132,7 +132,7 @@ struct SenderRoutesTests {
         _ = try await Registry(database: store.sql).set("limited", eventsPerSecond: 1, now: Sample.now)
         let key = try await Registry(database: store.sql).addKey(.write, project: "limited", now: Sample.now).secret
         try await RunningServer.run(on: store) { server in
-            let first = try await send(Self.batch((0..<60).map { Self.event("m-\($0)") }), to: server, key: key)
+            let first = try await send(Self.batch((0..<900).map { Self.event("m-\($0)") }), to: server, key: key)
             let second = try await send(Self.batch([Self.event("m")]), to: server, key: key)
             #expect(first.status == 200 && second.status == 503 && second.body.contains(#""reason":"rate_limited""#))
             #expect(second.message["Retry-After"] != nil)
