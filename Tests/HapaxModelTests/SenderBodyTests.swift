@@ -47,7 +47,15 @@ struct SenderBodyTests {
             ),
             (
                 #"{"messageId":"m","type":"group","userId":null,"anonymousId":"","traits":{"a":1},"properties":{"b":2},"sdk":"forged"}"#,
-                #"{"event_id":"ID","event":"$group","time":1000,"distinct_id":"$unknown","properties":{"b":2,"$via":{"traits":{"a":1},"sdk":"forged","id":"m","sdk":"segment"}}}"#
+                #"{"event_id":"ID","event":"$group","time":1000,"distinct_id":"$unknown","properties":{"b":2,"$via":{"traits":{"a":1},"own":{"sdk":"forged"},"id":"m","sdk":"segment"}}}"#
+            ),
+            (
+                #"{"messageId":"m","event":"Home","type":"screen","userId":"u","timestamp":"yesterday","originalTimestamp":"1970-01-01T00:00:02Z"}"#,
+                #"{"event_id":"ID","event":"Home","time":2000,"distinct_id":"u","properties":{"$via":{"timestamp":"yesterday","type":"screen","id":"m","sdk":"segment"}}}"#
+            ),
+            (
+                #"{"messageId":"m\u0000","event":"e","userId":"u","timestamp":2000,"originalTimestamp":3000}"#,
+                #"{"event_id":"ID","event":"e","time":2000,"distinct_id":"u","properties":{"$via":{"originalTimestamp":3000,"id":"m\ufffd","sdk":"segment","repaired":1}}}"#
             ),
             (
                 #"{"messageId":"m","event":"cut\ud83d","userId":"\ud83d\ude00\u0000"}"#,
@@ -78,12 +86,13 @@ struct SenderBodyTests {
         "Ids are frozen: a UUID is itself, another text a hash, with its instant where it has one, by door and SDK (sender_ids.py computes them, too)",
         arguments: [
             ("0198d3b4-0000-7000-8000-000000000001", "0198d3b4-0000-7000-8000-000000000001"),
+            ("F47AC10B-58CC-4372-A567-0E02B2C3D479", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),
             ("f47ac10b58cc4372a5670e02b2c3d479", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),
             ("order-17", "445214c4-a8b3-824c-bd1a-e7f5cb7b70f5"),
         ])
     func idsAreFrozen(text: String, id: String) throws {
         let sent = try event(#"{"messageId":"\#(text)","event":"e","userId":"u"}"#)
-        #expect(sent.id == id)
+        #expect(sent.id == id && sent.laid.contains(#""id":"#) == (text == "order-17"), "another spelling is no other content")
         let other = try event(#"{"messageId":"\#(text)","event":"e","userId":"u"}"#, .secret).id
         #expect((other == id) == (text != "order-17"))
     }
@@ -104,7 +113,10 @@ struct SenderBodyTests {
         #expect(one == other && EventID(uuidString: one)?.unixMilliseconds == 1_795_953_600_000)
         let three = try read(#"{"batch":[\#(first),\#(again),\#(first.replacing("\"a\":1", with: "\"a\":3"))]}"#).ids
         #expect(Set(three).count == 3 && three[0] == one)
-        #expect(try event(#"{"event":"e","userId":"u"}"#).id == (try event(#"{"userId":"u","event":"e"}"#).id), "without a time, too")
+        let timeless = #"{"event":"e","userId":"u"}"#
+        #expect(try self.read(timeless, arrival: 1).ids != self.read(timeless, arrival: 2).ids, "without a time each is one of its own")
+        let pages = try ["Home", "About"].map { try event(#"{"type":"page","userId":"u","name":"\#($0)"}"#).id }
+        #expect(pages[0] != pages[1], "all that is stored counts")
     }
 
     @Test(
@@ -118,14 +130,21 @@ struct SenderBodyTests {
                 #"{"messageId":"m","event":"e","userId":"u","properties":\#(String(repeating: "[", count: 40) + String(repeating: "]", count: 40))}"#,
                 "too_deep"
             ),
-            ("5", "not_an_object"),
+            ("5", "not_an_object"), (#"{"type":"track","messageId":"m","userId":"u"}"#, "missing_event"),
+            (#"{"bathc":[]}"#, "missing_event"),
             (#"{"messageId":"m" "event":"e"}"#, "invalid_json"),
+            ("{\"messageId\":\"m\",\"event\":\"e\",\"userId\":\"u\",\"a\":[\u{1}]}", "invalid_json"),
+            (#"{"messageId":"m","event":"e","userId":12abc}"#, "invalid_json"),
+            (
+                #"{"messageId":"m","event":"e","userId":"u","properties":{"a":\#(String(repeating: "[", count: 90) + String(repeating: "]", count: 90))}}"#,
+                "too_deep"
+            ),
         ])
     func badEventIsRefusedAlone(event: String, reason: String) throws {
         let good = #"{"messageId":"good","event":"e","userId":"u"}"#
         let read = try read(#"{"batch":[\#(good),\#(event),\#(good)]}"#)
         #expect(read.reasons == [nil, reason, nil])
-        #expect(read.laid[1].contains(event) && (read.ids[1].isEmpty == !event.contains(",")))
+        #expect(read.laid[1].contains(event) && (read.ids[1].isEmpty == !event.contains(#""messageId":"m","#)))
     }
 
     @Test(
@@ -151,6 +170,15 @@ struct SenderBodyTests {
         #expect(try event(#"{"event":"e","userId":"u","timestamp":"\#(text)"}"#).laid.contains(#""time":\#(milliseconds ?? 1_000),"#))
     }
 
+    @Test("What belongs to all events is stored with each, so it has a bound: a small body never becomes a large one")
+    func sharedFieldsAreBounded() throws {
+        let events = (0..<1_000).map { #"{"messageId":"\#($0)","event":"e","userId":"u"}"# }.joined(separator: ",")
+        let large = try read(#"{"batch":[\#(events)],"context":{"a":"\#(String(repeating: "x", count: 70_000))"}}"#)
+        #expect(large.reasons == Array(repeating: "event_too_large", count: 1_000))
+        let many = #"{"batch":[\#(events)],"context":{"a":"\#(String(repeating: "x", count: 30_000))"}}"#
+        #expect(#expect(throws: BodyProblem.self) { try read(many) }?.code == .bodyTooLarge)
+    }
+
     @Test("Whatever is damaged, an event that is taken is one object of ours, with our mark last")
     func damageStaysInside() throws {
         let body = Array(
@@ -161,7 +189,7 @@ struct SenderBodyTests {
             var damaged = body
             for _ in 0..<Int.random(in: 1...3, using: &random) {
                 let place = Int.random(in: 0..<damaged.count, using: &random)
-                damaged[place] = #"{}[],:"\x0"#.utf8.randomElement(using: &random) ?? 0
+                damaged[place] = "{}[],:\"\\x0\u{1}\u{1f}".utf8.randomElement(using: &random) ?? 0
             }
             var scan = SenderBody(damaged, SenderFormat.all[0], type: "track", .public, arrival: 1)
             while (try? scan.next { fields, buffer, _ in

@@ -39,7 +39,11 @@ struct SenderRoutesTests {
         let shuffled = #"{"properties":{"b":2,"a":1.0},"userId":"u","event":"e","timestamp":"2026-11-29T12:00:00.000Z","type":"track"}"#
         try await RunningServer.run(on: try await place.open()) { server in
             let first = try await send(Self.batch(events + [unnamed]), to: server)
-            #expect(first.status == 200 && first.body.contains(#""received":21,"stored":21,"duplicates":0,"rejected":0,"outcomes":[]"#))
+            #expect(
+                first.status == 200
+                    && first.body.contains(
+                        #""received":21,"stored":21,"duplicates":0,"rejected":0,"conflicts":0,"expired":0,"outcomes":[]"#)
+            )
             let packed = try Gzip.compress(Array(Self.batch(events.reversed() + [shuffled], sentAt: "2026-11-30T00:00:00Z").utf8))
             let again = try await send("", to: server, path: "/v1/import", headers: ["Content-Encoding": "gzip"], body: packed)
             #expect(again.status == 200 && again.body.contains(#""stored":0,"duplicates":21"#), "\(again.body)")
@@ -77,7 +81,7 @@ struct SenderRoutesTests {
             ("/k/wrong/v1/batch", RunningServer.key, 200, #""stored":1"#), ("/k/wrong/v1/batch", nil, 401, #""reason":"unknown_key""#),
             ("/k/\(RunningServer.readKey)/v1/batch", RunningServer.key, 403, #""reason":"wrong_key_kind""#),
             ("/k/\(RunningServer.otherKey)/v1/batch", RunningServer.key, 403, #""reason":"other_project""#),
-            ("/v1/batch", nil, 401, #""reason":"unknown_key""#),
+            ("/v1/batch", nil, 401, #""reason":"unknown_key""#), ("/api/v1/batch", RunningServer.key, 404, "without a path"),
         ] as [(String, String?, Int, String)])
     func keyMayStandInTheAddress(path: String, key: String?, status: Int, says: String) async throws {
         try await RunningServer.run { server in
@@ -93,7 +97,9 @@ struct SenderRoutesTests {
         try await RunningServer.run { server in
             let answer = try await send(
                 Self.batch([Self.event("a"), Self.event("b", #""properties":{"x":NaN}"#), Self.event("c")]), to: server)
-            #expect(answer.status == 200 && answer.body.contains(#""stored":2,"duplicates":0,"rejected":1,"outcomes":[{"index":1,"#))
+            #expect(
+                answer.status == 200
+                    && answer.body.contains(#""stored":2,"duplicates":0,"rejected":1,"conflicts":0,"expired":0,"outcomes":[{"index":1,"#))
             let refusals = try await server.get("/v1/refusals")
             #expect(String(decoding: refusals.body, as: UTF8.self).contains(#"\"properties\":{\"x\":NaN}"#))
         }

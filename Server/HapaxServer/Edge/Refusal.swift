@@ -60,6 +60,12 @@ struct RefusalMiddleware: RouterMiddleware {
             problem =
                 allowed.map { RequestProblem(.methodNotAllowed, detail: "allowed here: \($0)") }
                 ?? RequestProblem(.notFound, detail: "events go to POST /v1/events; the page is at /")
+            if allowed == nil, SenderFormat.isNearlyPath(request.uri.path[...]) {
+                problem = RequestProblem(.notFound, detail: "there is nothing at this path: set the SDK's host without a path of its own")
+                problem?.isForSender = true
+            } else if SenderFormat.isPath(request.uri.path[...]) {
+                problem?.isForSender = true
+            }
         } catch {
             // The error's type only: its description may hold what was sent (I14).
             context.logger.error("A request could not be answered", metadata: ["error.type": "\(type(of: error))"])

@@ -4,8 +4,8 @@ struct JSONSteps {
     let bytes: UnsafeBufferPointer<UInt8>
     var position: Int
 
-    /// Deeper values are not stepped over; events may be ``EventLimits/maximumDepth`` deep.
-    static let maximumDepth = 64
+    /// Deeper values are stepped over by ``LenientScan``, which keeps a list of what is open; events may be ``EventLimits/maximumDepth`` deep.
+    private static let maximumDepth = 64
 
     init(_ bytes: UnsafeBufferPointer<UInt8>, at position: Int = 0) {
         (self.bytes, self.position) = (bytes, position)
@@ -58,7 +58,11 @@ struct JSONSteps {
             switch current {
             case UInt8(ascii: "\""): if string() == nil { return nil }
             case UInt8(ascii: "{"), UInt8(ascii: "["):
-                guard depth < Self.maximumDepth else { return nil }
+                guard depth < Self.maximumDepth else {
+                    guard let end = LenientScan(bytes).endOfValue(from: start) else { return nil }
+                    position = end
+                    return start..<end
+                }
                 kinds = kinds << 1 | (current == UInt8(ascii: "{") ? 1 : 0)
                 depth += 1
                 position += 1
@@ -72,7 +76,9 @@ struct JSONSteps {
                 guard depth > 0 else { return nil }
                 position += 1
                 continue
-            default: while !isAtEnd, !Self.endsWord(current) { position += 1 }
+            default:
+                // A word, of whatever bytes: the scanner refuses what is none.
+                repeat { position += 1 } while !isAtEnd && !Self.endsWord(current)
             }
             if depth == 0 { return start..<position }
         }
@@ -81,7 +87,8 @@ struct JSONSteps {
 
     private static func endsWord(_ byte: UInt8) -> Bool {
         switch byte {
-        case 0...0x20, UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "\""), UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "["),
+        case 0x20, 0x09, 0x0A, 0x0D, UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "\""), UInt8(ascii: "{"), UInt8(ascii: "}"),
+            UInt8(ascii: "["),
             UInt8(ascii: "]"):
             true
         default: false

@@ -27,6 +27,8 @@ package struct SenderBody: EventSource {
     private var events: [(range: Range<Int>, fields: SenderEvent?)]?
     /// Members of the body that belong to each event.
     private var shared: [Range<Int>] = []
+    private var sharedBytes = 0
+    private var laidBytes = 0
     private var ordinals: [EventID: Int] = [:]
     /// Bytes that are stepped over before other work may go first.
     private static let piece = 64 * 1024
@@ -55,8 +57,13 @@ package struct SenderBody: EventSource {
         case .laying(let number):
             guard number < events?.count ?? 1 else { return false }
             let event = events?[number] ?? single(bytes)
+            let before = laidBytes
             lay(event, bytes, take)
-            position += event.range.count
+            position += max(event.range.count, laidBytes - before)
+            // What belongs to all events is stored with each: a small body must not become a large one.
+            guard laidBytes <= EventLimits.maximumDecompressedBodyBytes else {
+                throw BodyProblem("the events, each with what belongs to all, take more than a body may", code: .bodyTooLarge)
+            }
             stage = .laying(number + 1)
             return true
         }
@@ -66,6 +73,7 @@ package struct SenderBody: EventSource {
     }
 
     private mutating func member(_ steps: inout JSONSteps, isFirst: Bool) throws(BodyProblem) {
+        if isFirst, steps.bytes.starts(with: [0xEF, 0xBB, 0xBF]) { steps.position = 3 }
         steps.skipWhitespace()
         if isFirst {
             guard steps.skip(UInt8(ascii: "{")) else { throw BodyProblem("the body must be one JSON object") }
@@ -97,11 +105,13 @@ package struct SenderBody: EventSource {
         guard let value = steps.value() else { throw Self.invalid }
         switch role {
         case .events: throw BodyProblem("the events must be an array")
-        case .shared: shared.append(start..<steps.position)
+        case .shared, nil:
+            shared.append(start..<steps.position)
+            sharedBytes += steps.position - start
         case .sentAt:
             var text = JSONSteps(steps.bytes, at: value.lowerBound)
             envelope.sentAt = text.string().flatMap { cursor.withUnescaped($0) { SenderTime.milliseconds($0) } }
-        case .dropped, nil: break
+        case .dropped: break
         }
     }
 
@@ -138,6 +148,7 @@ package struct SenderBody: EventSource {
     /// The whole body as one event.
     private func single(_ bytes: UnsafeBufferPointer<UInt8>) -> (range: Range<Int>, fields: SenderEvent?) {
         var steps = JSONSteps(bytes)
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { steps.position = 3 }
         steps.skipWhitespace()
         return (0..<bytes.count, SenderEvent(&steps, format))
     }
@@ -145,10 +156,16 @@ package struct SenderBody: EventSource {
     private mutating func lay(
         _ event: (range: Range<Int>, fields: SenderEvent?), _ bytes: UnsafeBufferPointer<UInt8>, _ take: BodyScan.Take
     ) {
+        var fields = EventFields()
+        fields.wire = event.range
+        guard events == nil || event.range.count + sharedBytes <= 2 * EventLimits.maximumEventBytes else {
+            // Refused before all that belongs to it is copied.
+            fields.problem = EventProblem(
+                .eventTooLarge, detail: "the event is larger than \(EventLimits.maximumEventBytes) bytes with what belongs to all")
+            return take(fields, bytes, envelope)
+        }
         guard let sent = event.fields else {
-            var fields = EventFields()
             let isObject = bytes[event.range].first { $0 > 0x20 } == UInt8(ascii: "{")
-            fields.wire = event.range
             fields.problem =
                 isObject
                 ? JSONCursor.invalid("the members of an event cannot be told apart")
@@ -160,6 +177,7 @@ package struct SenderBody: EventSource {
             defer { ordinals[id, default: 0] += 1 }
             return ordinals[id, default: 0]
         } _: { fields, laid in
+            laidBytes += laid.count
             guard let problem = fields.problem else { return take(fields, laid, envelope) }
             // A refusal shows what was sent, not what was made of it.
             var refused = EventFields()

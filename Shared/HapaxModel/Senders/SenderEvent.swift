@@ -9,13 +9,23 @@ struct SenderEvent {
 
     private var id: Range<Int>?
     private var name: Range<Int>?
-    private var type: Range<Int>?
-    private var time: (rank: Int, value: Range<Int>)?
+    private var type: (value: Range<Int>, member: Range<Int>)?
+    /// The one that counts if it can be read, and another one.
+    private var (time, otherTime): (Time?, Time?)
     private var user: (rank: Int, value: Range<Int>)?
     private var anonymous: Range<Int>?
     private var properties: (rank: Int, value: Range<Int>, member: Range<Int>)?
-    /// Members that are kept under `$via`, whole.
-    private var others: [Range<Int>] = []
+    /// Members that are kept under `$via`, whole; those whose names are ours there, apart.
+    private var (others, own): ([Range<Int>], [Range<Int>]) = ([], [])
+
+    private struct Time {
+        var rank: Int
+        var value: Range<Int>
+        var member: Range<Int>
+    }
+
+    /// What we write under `$via` ourselves, and where a sender's members of these names go.
+    private static let ownNames: [StaticString] = ["sdk", "id", "batch", "repaired", "own"]
 
     /// Steps over the object that begins at the position, and notes where its fields are.
     ///
@@ -37,16 +47,25 @@ struct SenderEvent {
     private mutating func take(_ member: JSONSteps.Member, _ format: SenderFormat, _ cursor: JSONCursor) {
         let body = cursor.bytes
         // `null` is absent, and so is an empty text, which some SDKs send until somebody logs in.
-        let isAbsent = body[member.value.lowerBound] == UInt8(ascii: "n") || body[member.value].elementsEqual(#""""#.utf8)
+        let isAbsent = body[member.value].elementsEqual("null".utf8) || body[member.value].elementsEqual(#""""#.utf8)
         switch format.role(of: member.key, in: cursor) {
-        case nil: others.append(member.range)
+        case nil:
+            if Self.ownNames.contains(where: { cursor.equals(member.key, $0) }) {
+                own.append(member.range)
+            } else {
+                others.append(member.range)
+            }
         case .dropped: break
         case .some where isAbsent: break
-        case .id: id = member.value
+        // An id that is neither a text nor a number is none.
+        case .id: if Self.isText(member.value, in: body) { id = member.value } else { others.append(member.range) }
         case .name: name = member.value
-        case .type: type = member.value
+        case .type: type = (member.value, member.range)
         case .anonymous: anonymous = member.value
-        case .time(let rank): if rank <= time?.rank ?? .max { time = (rank, member.value) }
+        case .time(let rank):
+            let new = Time(rank: rank, value: member.value, member: member.range)
+            guard let old = time, old.rank != rank else { return time = new }
+            (time, otherTime) = rank < old.rank ? (new, old) : (old, new)
         case .user(let rank): if rank <= user?.rank ?? .max { user = (rank, member.value) }
         case .properties(let rank):
             guard rank <= properties?.rank ?? .max, body[member.value.lowerBound] == UInt8(ascii: "{") else {
@@ -59,7 +78,7 @@ struct SenderEvent {
 
     // MARK: - What it says
 
-    /// A text, or a number's own digits; nil if the value is neither.
+    /// A text, or a number's own digits; nil if the value is neither. A text that no event may hold as it is, as one that is cut within a character, counts by its bytes.
     private static func withText<Value>(
         _ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ use: (UnsafeBufferPointer<UInt8>) -> Value?
     ) -> Value? {
@@ -67,15 +86,22 @@ struct SenderEvent {
             return isNumber(value, in: body) ? use(UnsafeBufferPointer(rebasing: body[value])) : nil
         }
         var string = JSONCursor(body, at: value.lowerBound)
-        guard let text = try? string.string() else { return nil }
+        guard let text = try? string.string() else {
+            return use(UnsafeBufferPointer(rebasing: body[value.lowerBound + 1..<value.upperBound - 1]))
+        }
         return string.withUnescaped(text, use)
     }
 
-    private static func isNumber(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>) -> Bool {
-        body[value.lowerBound] &- 0x30 < 10 || body[value.lowerBound] == UInt8(ascii: "-")
+    private static func isText(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>) -> Bool {
+        body[value.lowerBound] == UInt8(ascii: "\"") || isNumber(value, in: body)
     }
 
-    private func milliseconds(in body: UnsafeBufferPointer<UInt8>) -> Int64? {
+    private static func isNumber(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>) -> Bool {
+        var cursor = JSONCursor(body, at: value.lowerBound)
+        return (try? cursor.number()) == value
+    }
+
+    private static func milliseconds(_ time: Time?, in body: UnsafeBufferPointer<UInt8>) -> Int64? {
         guard let value = time?.value else { return nil }
         guard Self.isNumber(value, in: body) else { return Self.withText(value, in: body) { SenderTime.milliseconds($0) } }
         return JSONCursor(body).wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
@@ -106,15 +132,26 @@ struct SenderEvent {
     ) {
         var writer = JSONWriter(capacity: range.count + 256)
         func copy(_ range: Range<Int>, _ writer: inout JSONWriter) { writer.raw(UnsafeBufferPointer(rebasing: body[range])) }
-        let time = milliseconds(in: body)
+        let read = Self.milliseconds(time, in: body)
+        let time = read ?? Self.milliseconds(otherTime, in: body)
+        // What says nothing here is kept as it was sent.
+        var others = others
+        if let otherTime, read != nil || time == nil { others.append(otherTime.member) }
+        if read == nil, let unread = self.time { others.append(unread.member) }
         let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0) } }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
-        writer.raw(#","event":"#)
         if let name {
+            writer.raw(#","event":"#)
             copy(name, &writer)
+            if let type, !body[type.value].elementsEqual("\"\(format.named)\"".utf8) { others.append(type.member) }
         } else {
-            writer.string("$" + (type.flatMap { Self.withText($0, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType))
+            let type = type.flatMap { Self.withText($0.value, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType
+            // What was tracked has a name of its own: without one it is refused as nameless.
+            if type != format.named {
+                writer.raw(#","event":"#)
+                writer.string("$" + type)
+            }
         }
         writer.raw(#","time":"#)
         writer.integer(time ?? arrival)
@@ -139,15 +176,9 @@ struct SenderEvent {
             copy(member, &writer)
             writer.raw(",")
         }
-        if !shared.isEmpty {
-            writer.raw(#""batch":{"#)
-            for (number, member) in shared.enumerated() {
-                if number > 0 { writer.raw(",") }
-                copy(member, &writer)
-            }
-            writer.raw("},")
-        }
-        if let id, let given, Self.withText(id, in: body, { Self.isWritten(given, $0) ? nil : true }) ?? false {
+        if !own.isEmpty { copyObject("own", own, in: body, &writer) }
+        if !shared.isEmpty { copyObject("batch", shared, in: body, &writer) }
+        if let id, given != nil, Self.withText(id, in: body, { SenderIDs.isItself($0) ? nil : true }) ?? false {
             writer.raw(#""id":"#)
             Self.copyText(id, in: body, &writer)
             writer.raw(",")
@@ -157,18 +188,25 @@ struct SenderEvent {
         writer.raw("}}}")
         var fields = EventScanner.fields(of: &writer)
         if given == nil {
-            fields.id = fields.problem == nil ? contentID(fields, &writer, in: body, time, ids, ordinal) : nil
+            fields.id = fields.problem == nil ? contentID(fields, &writer, others + own, in: body, time ?? arrival, ids, ordinal) : nil
         }
         writer.withBytes { take(fields, UnsafeBufferPointer($0)) }
     }
 
-    /// Whether a text is how we write an id.
-    private static func isWritten(_ id: EventID, _ text: UnsafeBufferPointer<UInt8>) -> Bool {
-        EventID(utf8: text) == id && !text.contains { 0x41...0x5A ~= $0 }
-    }
-
     /// Where the id stands in a laid event, between its quotation marks.
     private static let idPlace = 13..<49
+
+    private func copyObject(_ name: StaticString, _ members: [Range<Int>], in body: UnsafeBufferPointer<UInt8>, _ writer: inout JSONWriter)
+    {
+        writer.raw("\"")
+        writer.raw(name)
+        writer.raw(#"":{"#)
+        for (number, member) in members.enumerated() {
+            if number > 0 { writer.raw(",") }
+            writer.raw(UnsafeBufferPointer(rebasing: body[member]))
+        }
+        writer.raw("},")
+    }
 
     /// A number becomes its text.
     private static func copyText(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ writer: inout JSONWriter) {
@@ -179,15 +217,19 @@ struct SenderEvent {
     }
 
     private func contentID(
-        _ fields: EventFields, _ writer: inout JSONWriter, in body: UnsafeBufferPointer<UInt8>, _ time: Int64?, _ ids: SenderIDs,
+        _ fields: EventFields, _ writer: inout JSONWriter, _ others: [Range<Int>], in body: UnsafeBufferPointer<UInt8>, _ time: Int64,
+        _ ids: SenderIDs,
         _ ordinal: (EventID) -> Int
     ) -> EventID {
         let (name, user) = writer.withBytes { laid in
             let laid = UnsafeBufferPointer(laid)
             return (fields.name.withBytes(of: laid) { Array($0) }, fields.distinctID.withBytes(of: laid) { Array($0) })
         }
-        let properties = properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)
-        let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, properties: properties[...], ordinal: ordinal) }
+        // All that is stored of it: a page's name and a group's id are no properties.
+        var values = Array("[".utf8) + (properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)) + Array(",{".utf8)
+        for (number, member) in others.enumerated() { values += (number > 0 ? [UInt8(ascii: ",")] : []) + body[member] }
+        values += Array("}]".utf8)
+        let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, values: values[...], ordinal: ordinal) }
         let first = content(0)
         let number = ordinal(first)
         let id = number == 0 ? first : content(number)

@@ -32,6 +32,8 @@ package struct SenderFormat: Sendable {
     let datedPrefixes: [String]
     /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
     package let paths: [(path: String, type: String)]
+    /// The type whose events must have a name.
+    let named: String
     /// The parameter of an address that may hold the key.
     package let keyParameter: String
     /// Seconds after which a refused request may come again.
@@ -44,10 +46,16 @@ package struct SenderFormat: Sendable {
 
     /// Whether a path is one of a sender's, whose refusals its SDK understands.
     package static func isPath(_ path: Substring) -> Bool {
-        var path = path.last == "/" ? path.dropLast() : path
-        if path.hasPrefix(keyPrefix) { path = path.dropFirst(keyPrefix.count).drop { $0 != "/" } }
-        return pathNames.contains(String(path))
+        // Nearly all requests are of our own clients.
+        if path == "/v1/events" { return false }
+        // As the router reads it.
+        var parts = path.split(separator: "/", maxSplits: 8)
+        if parts.first == "k", parts.count > 2 { parts.removeFirst(2) }
+        return pathNames.contains("/" + parts.joined(separator: "/"))
     }
+
+    /// Whether a path ends like one: its host was set with a path in it.
+    package static func isNearlyPath(_ path: Substring) -> Bool { all.contains { $0.paths.contains { path.hasSuffix($0.path) } } }
 
     private static let pathNames = Set(all.flatMap(\.paths).map(\.path))
 

@@ -17,23 +17,30 @@ struct SenderIDs: Sendable {
     /// A UUID that is not of version 8 is itself, and so are the 32 digits of one of version 4. Any other text is hashed, to a UUID of version 8; if it begins
     /// with its instant, as Segment's `ajs-next-MS-UUID`, to one of version 7 in that instant's month.
     func id(of text: UnsafeBufferPointer<UInt8>) -> EventID {
-        if let id = EventID(utf8: text), id.version != 8 { return id }
-        if text.count == 32, let id = Self.id(digits: text) { return id }
+        if let id = Self.itself(text) { return id }
         var bytes = beforeID
         bytes.reserveCapacity(bytes.count + 8 + text.count)
         Self.add(text, to: &bytes)
         return Self.id(hashing: bytes, at: instant(of: text))
     }
 
+    /// Whether a text is the event's id, however it is written.
+    static func isItself(_ text: UnsafeBufferPointer<UInt8>) -> Bool { itself(text) != nil }
+
+    private static func itself(_ text: UnsafeBufferPointer<UInt8>) -> EventID? {
+        if text.count == 32 { return id(digits: text) }
+        return EventID(utf8: text).flatMap { $0.version == 8 ? nil : $0 }
+    }
+
     /// The id of an event without one: equal events of one time and one request are told apart by their ordinal.
     ///
     /// - Parameters:
-    ///   - time: The event's own, in Unix milliseconds; nil if it has none.
-    ///   - properties: A JSON object that ``EventScanner`` has accepted.
-    func id(name: [UInt8], user: [UInt8], time: Int64?, properties: ArraySlice<UInt8>, ordinal: Int) -> EventID {
-        let values = [0, 1].flatMap { seed in withUnsafeBytes(of: ValueHash.hash(json: properties, seed: seed).bigEndian) { Array($0) } }
+    ///   - time: The event's own, or that of its arrival, in Unix milliseconds: what has neither id nor time is an event of its own each time.
+    ///   - values: All else that is stored of it: JSON that ``EventScanner`` has accepted.
+    func id(name: [UInt8], user: [UInt8], time: Int64, values: ArraySlice<UInt8>, ordinal: Int) -> EventID {
+        let values = [0, 1].flatMap { seed in withUnsafeBytes(of: ValueHash.hash(json: values, seed: seed).bigEndian) { Array($0) } }
         var bytes = beforeContent
-        for part in [name, user, Array((time.map { "\($0)" } ?? "").utf8), values, Array("\(ordinal)".utf8)] { Self.add(part, to: &bytes) }
+        for part in [name, user, Array("\(time)".utf8), values, Array("\(ordinal)".utf8)] { Self.add(part, to: &bytes) }
         return Self.id(hashing: bytes, at: time)
     }
 
