@@ -147,6 +147,7 @@ package struct SenderBody: EventSource {
 
     /// The whole body as one event.
     private func single(_ bytes: UnsafeBufferPointer<UInt8>) -> (range: Range<Int>, fields: SenderEvent?) {
+        guard bytes.count <= SenderEvent.maximumBytes else { return (0..<bytes.count, nil) }
         var steps = JSONSteps(bytes)
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { steps.position = 3 }
         steps.skipWhitespace()
@@ -158,7 +159,7 @@ package struct SenderBody: EventSource {
     ) {
         var fields = EventFields()
         fields.wire = event.range
-        guard events == nil || event.range.count + sharedBytes <= 2 * EventLimits.maximumEventBytes else {
+        guard event.range.count + (events == nil ? 0 : sharedBytes) <= SenderEvent.maximumBytes else {
             // Refused before all that belongs to it is copied.
             fields.problem = EventProblem(
                 .eventTooLarge, detail: "the event is larger than \(EventLimits.maximumEventBytes) bytes with what belongs to all")

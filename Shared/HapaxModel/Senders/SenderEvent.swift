@@ -4,6 +4,9 @@
 /// `{"event_id":…,"event":…,"time":…,"distinct_id":…,"properties":{…,"$anonymous_id":…,"$via":{…,"batch":{…},"id":…,"sdk":…}}}`. What is not named is copied
 /// as it was sent. What is ours stands last, and of repeated members the last counts: so no sender can forge it.
 struct SenderEvent {
+    /// A longer one, with what belongs to all events of its body, is refused before it is laid: that may leave out fields of the transport, but not so many.
+    static let maximumBytes = 2 * EventLimits.maximumEventBytes
+
     /// The whole event.
     private(set) var range: Range<Int>
 
@@ -46,6 +49,7 @@ struct SenderEvent {
 
     private mutating func take(_ member: JSONSteps.Member, _ format: SenderFormat, _ cursor: JSONCursor) {
         let body = cursor.bytes
+        guard member.range.upperBound - range.lowerBound <= Self.maximumBytes else { return }
         // `null` is absent, and so is an empty text, which some SDKs send until somebody logs in.
         let isAbsent = body[member.value].elementsEqual("null".utf8) || body[member.value].elementsEqual(#""""#.utf8)
         switch format.role(of: member.key, in: cursor) {
