@@ -12,9 +12,10 @@ struct SenderBodyTests {
     }
 
     private func read(
-        _ body: String, type: String = "track", _ door: SenderDoor = .public, arrival: Int64 = 1_000
+        _ body: String, _ via: String = "segment", type: String = "track", _ door: SenderDoor = .public, arrival: Int64 = 1_000
     ) throws -> Read {
-        var (scan, read) = (SenderBody(Array(body.utf8), SenderFormat.all[0], type: type, door, arrival: arrival), Read())
+        let format = try #require(SenderFormat.all.first { $0.via == via })
+        var (scan, read) = (SenderBody(Array(body.utf8), format, type: type, door, arrival: arrival), Read())
         while try scan.next({ fields, buffer, _ in
             read.laid.append(String(decoding: buffer, as: UTF8.self))
             read.ids.append(fields.id?.description ?? "")
@@ -26,7 +27,7 @@ struct SenderBodyTests {
 
     /// One event of a batch, laid; its id.
     private func event(_ event: String, _ door: SenderDoor = .public) throws -> (laid: String, id: String, reason: String?) {
-        let read = try read(#"{"batch":[\#(event)]}"#, door)
+        let read = try read(#"{"batch":[\#(event)]}"#, "segment", type: "track", door)
         return (read.laid.first ?? "", read.ids.first ?? "", read.reasons.first ?? nil)
     }
 
@@ -68,6 +69,32 @@ struct SenderBodyTests {
         #expect(event.laid == laid.replacing("ID", with: event.id), "\(event.laid)")
     }
 
+    @Test(
+        "PostHog's and Amplitude's events become ours in the same way",
+        arguments: [
+            (
+                "posthog",
+                #"{"api_key":"k","batch":[{"uuid":"f47ac10b-58cc-4372-a567-0e02b2c3d479","event":"e","distinct_id":"u","timestamp":"1970-01-01T00:00:02+00:00","properties":{"a":1,"$lib":"posthog-python"},"context":{}}],"sent_at":"x"}"#,
+                #"{"event_id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","event":"e","time":2000,"distinct_id":"u","properties":{"a":1,"$lib":"posthog-python","$via":{"context":{},"sdk":"posthog"}}}"#
+            ),
+            (
+                "amplitude",
+                #"{"api_key":"k","events":[{"event_type":"e","user_id":"u","device_id":"d","insert_id":"i-1","time":2000,"event_properties":{"a":1},"user_properties":{"b":2},"library":"l"}],"options":{}}"#,
+                #"{"event_id":"ID","event":"e","time":2000,"distinct_id":"u","properties":{"a":1,"$anonymous_id":"d","$via":{"user_properties":{"b":2},"library":"l","id":"i-1","sdk":"amplitude"}}}"#
+            ),
+        ])
+    func otherFamiliesBecomeOurs(via: String, body: String, laid: String) throws {
+        let read = try read(body, via)
+        #expect(read.laid == [laid.replacing("ID", with: read.ids.first ?? "")] && read.reasons == [nil], "\(read.laid)")
+    }
+
+    @Test("An Amplitude id that is no UUID is one with its device") func scopeIsPartOfAnID() throws {
+        func id(_ device: String) throws -> String {
+            try read(#"{"events":[{"event_type":"e","insert_id":"i","device_id":"\#(device)","time":1}]}"#, "amplitude").ids[0]
+        }
+        #expect(try id("a") == id("a") && id("a") != id("b"))
+    }
+
     @Test("What belongs to all events of a body is kept with each, wherever it stands; its instant is sent_at")
     func sharedFieldsAreKept() throws {
         let read = try read(
@@ -78,7 +105,7 @@ struct SenderBodyTests {
                 #""$via":{"context":{"ip":"1"},"batch":{"context":{"library":{"name":"l"}}},"id":"m","sdk":"segment"}}}"#))
         #expect(read.sentAt == 2_000 && !read.laid[0].contains("writeKey"))
         #expect(
-            try self.read(#"{"messageId":"m","userId":"u"}"#, type: "identify").laid[0].contains(#""event":"$identify""#),
+            try self.read(#"{"messageId":"m","userId":"u"}"#, "segment", type: "identify").laid[0].contains(#""event":"$identify""#),
             "one event is a body, too")
     }
 

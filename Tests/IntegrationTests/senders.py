@@ -14,20 +14,70 @@ def failed(error, batch):
         print("lost", event["properties"]["mark"], error)
 
 
+def with_segments_interface(client):
+    client.write_key = key
+    client.on_error = failed
+    client.max_retries = 10
+    for mark in range(first, first + count):
+        client.track(user(mark), "order_viewed", properties(mark))
+    client.flush()
+    client.shutdown()
+
+
+def user(mark):
+    return "user-%d" % (mark % 7)
+
+
+def properties(mark):
+    return {"mark": mark, "list": [mark, {"a": "ü"}]}
+
+
 if sdk == "segment":
     import segment.analytics as client
 
     client.host = host
+    with_segments_interface(client)
 elif sdk == "rudder":
     import rudderstack.analytics as client
 
     client.dataPlaneUrl = host
+    with_segments_interface(client)
+elif sdk == "posthog":
+    from posthog import Posthog
 
-client.write_key = key
-client.on_error = failed
-client.max_retries = 10
-for mark in range(first, first + count):
-    client.track("user-%d" % (mark % 7), "order_viewed", {"mark": mark, "list": [mark, {"a": "ü"}]})
-client.flush()
-client.shutdown()
+    # Its body holds the key; the address does, too.
+    client = Posthog(key, host=host + "/k/" + key, on_error=failed, max_retries=10, gzip=True)
+    for mark in range(first, first + count):
+        client.capture("order_viewed", distinct_id=user(mark), properties=properties(mark))
+    client.flush()
+    client.shutdown()
+elif sdk == "amplitude":
+    import threading
+    import time
+
+    from amplitude import Amplitude, BaseEvent, Config
+
+    lock = threading.Lock()
+    ended = []
+
+    def answered(event, code, message=None):
+        with lock:
+            ended.append(event)
+        if code != 200:
+            print("lost", event.event_properties["mark"], code, message)
+
+    client = Amplitude(key, Config(server_url=host + "/k/" + key + "/2/httpapi", flush_queue_size=100, callback=answered))
+    for mark in range(first, first + count):
+        client.track(BaseEvent(event_type="order_viewed", user_id=user(mark), event_properties=properties(mark)))
+    # It keeps what failed for its next flush.
+    for _ in range(50):
+        client.flush()
+        with lock:
+            if len(ended) >= count:
+                break
+        time.sleep(0.1)
+    client.shutdown()
+    # A connection that ends without an answer costs it the batch, and it says nothing.
+    for mark in set(range(first, first + count)) - {event.event_properties["mark"] for event in ended}:
+        print("lost", mark, "never answered")
 print("done")

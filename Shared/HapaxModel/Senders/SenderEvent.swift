@@ -142,7 +142,8 @@ struct SenderEvent {
         var others = others
         if let otherTime, read != nil || time == nil { others.append(otherTime.member) }
         if read == nil, let unread = self.time { others.append(unread.member) }
-        let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0) } }
+        let scope = format.isScopedByAnonymous ? anonymous.flatMap { Self.withText($0, in: body) { Array($0) } } ?? [] : nil
+        let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0, in: scope) } }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
         if let name {

@@ -29,17 +29,19 @@ package struct SenderFormat: Sendable {
     let body: [(name: StaticString, role: BodyRole)]
     let event: [(name: StaticString, role: Role)]
     /// Texts before an id that begins with its instant: the milliseconds follow, then a hyphen.
-    let datedPrefixes: [String]
+    var datedPrefixes: [String] = []
+    /// Whether an id that is no UUID is one only together with the anonymous user.
+    var isScopedByAnonymous = false
     /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
     package let paths: [(path: String, type: String)]
     /// The type whose events must have a name.
-    let named: String
+    var named = ""
     /// The parameter of an address that may hold the key.
-    package let keyParameter: String
+    package var keyParameter = "api_key"
     /// Seconds after which a refused request may come again.
     package let retryAfter: Int
 
-    package static let all = [segment]
+    package static let all = [segment, posthog, amplitude]
 
     /// What stands in front of a path that names the key, as in `/k/KEY/v1/batch`.
     package static let keyPrefix = "/k/"

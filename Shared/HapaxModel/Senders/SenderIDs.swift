@@ -16,10 +16,12 @@ struct SenderIDs: Sendable {
     ///
     /// A UUID that is not of version 8 is itself, and so are the 32 digits of one of version 4. Any other text is hashed, to a UUID of version 8; if it begins
     /// with its instant, as Segment's `ajs-next-MS-UUID`, to one of version 7 in that instant's month.
-    func id(of text: UnsafeBufferPointer<UInt8>) -> EventID {
+    ///
+    /// - Parameter scope: What the id is unique in, where its SDK says so.
+    func id(of text: UnsafeBufferPointer<UInt8>, in scope: [UInt8]? = nil) -> EventID {
         if let id = Self.itself(text) { return id }
         var bytes = beforeID
-        bytes.reserveCapacity(bytes.count + 8 + text.count)
+        if let scope { Self.add(scope, to: &bytes) }
         Self.add(text, to: &bytes)
         return Self.id(hashing: bytes, at: instant(of: text))
     }

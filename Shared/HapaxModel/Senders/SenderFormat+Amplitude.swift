@@ -1,0 +1,15 @@
+extension SenderFormat {
+    /// Amplitude's SDKs (https://amplitude.com/docs/apis/analytics/http-v2).
+    static let amplitude = SenderFormat(
+        via: "amplitude",
+        body: [
+            ("events", .events), ("client_upload_time", .sentAt), ("api_key", .dropped), ("options", .dropped),
+            ("request_metadata", .dropped),
+        ],
+        event: [
+            ("insert_id", .id), ("event_type", .name), ("time", .time(rank: 0)), ("user_id", .user(rank: 0)), ("device_id", .anonymous),
+            ("event_properties", .properties(rank: 0)),
+        ],
+        // Its ids are unique by device.
+        isScopedByAnonymous: true, paths: [("/2/httpapi", "")], retryAfter: 1)
+}
