@@ -10,12 +10,13 @@ struct TransportRule: Sendable, CustomTestStringConvertible {
     typealias Make = @Sendable () -> any EventTransport
 
     let testDescription: String
-    /// Whether the server answers with something that has no whole header: Foundation on Linux ends the process then.
-    let breaksHeaders: Bool
+    /// Whether Foundation on Linux cannot be held to it: it ends the process at an answer without a whole header, and of some hundred requests on
+    /// a connection that the server is closing one hangs until the session's own limit of 60 s.
+    let isTooMuchForLinux: Bool
     let check: @Sendable (_ make: Make) async throws -> Void
 
-    private init(_ claim: String, breaksHeaders: Bool = false, _ check: @escaping @Sendable (_ make: Make) async throws -> Void) {
-        (testDescription, self.breaksHeaders, self.check) = (claim, breaksHeaders, check)
+    private init(_ claim: String, isTooMuchForLinux: Bool = false, _ check: @escaping @Sendable (_ make: Make) async throws -> Void) {
+        (testDescription, self.isTooMuchForLinux, self.check) = (claim, isTooMuchForLinux, check)
     }
 
     static let all: [TransportRule] = [
@@ -41,7 +42,7 @@ struct TransportRule: Sendable, CustomTestStringConvertible {
             // One that has been idle for two minutes, as on a starved machine, is not used again.
             #expect(Set(server.requests.map(\.connection)).count <= 2)
         },
-        .init("a kept connection that the server has closed does not cost an answer for ever") { make in
+        .init("a kept connection that the server has closed does not cost an answer", isTooMuchForLinux: true) { make in
             let server = try LoopbackServer { _ in .answerAndClose(ok) }
             defer { server.stop() }
             let transport = make()
@@ -58,7 +59,7 @@ struct TransportRule: Sendable, CustomTestStringConvertible {
                 #expect(server.requests.count == 1)
             }
         },
-        .init("an answer whose header is cut is no answer (I5)", breaksHeaders: true) { make in
+        .init("an answer whose header is cut is no answer (I5)", isTooMuchForLinux: true) { make in
             for end in stride(from: 0, to: header.utf8.count, by: 3) { try await isCut(make, at: end) }
         },
         .init("nor is one whose body is cut (I5)") { make in
@@ -109,7 +110,7 @@ struct TransportRule: Sendable, CustomTestStringConvertible {
         .init("nobody listens: refused at once") { make in
             #expect(failure(await make().send(request("http://127.0.0.1:1/v1/events"))) == .cannotConnect)
         },
-        .init("what is not HTTP is no answer", breaksHeaders: true) { make in
+        .init("what is not HTTP is no answer", isTooMuchForLinux: true) { make in
             let server = try LoopbackServer { _ in .answerAndClose("SSH-2.0-OpenSSH_9.2\r\n") }
             defer { server.stop() }
             #expect(failure(await make().send(request(server.url))) == .cut)
