@@ -26,6 +26,7 @@ extension EdgeBenchmark {
         note("writing \(Self.storedEvents) events to ask about")
         try History(days: 1, eventsPerDay: Self.storedEvents).write(postgres: store)
         try crafted(store)
+        try strangers(store)
         try dryRuns(store)
         try loops(store)
         try untaken(store)
@@ -147,6 +148,58 @@ extension EdgeBenchmark {
                 + "\(alone.p99, places: 1) ms alone (\(alone.p50, places: 1)) | \(beside.p99 / alone.p99, places: 1) | ≤ 100 ms |")
         memory(server, "that", ServerLimits().arrivingBytes + ServerLimits().heldBytes + ServerLimits.begunBytes)
         if let failure = failures.first { note("an attacker ended: \(failure)") }
+    }
+
+    /// Bodies of an SDK whose key nobody knows, packed, each of 8 MiB in 8 KB, 90 kB/s of them; one honest sender has its key in the body, too, and one in the head.
+    private func strangers(_ store: String) throws {
+        let server = try server(store)
+        defer { server.stop() }
+        let port = server.port
+        let bomb = try Gzip.compress(
+            Array(#"{"batch":"\#(String(repeating: "x", count: EventLimits.maximumDecompressedBodyBytes - 100))"}"#.utf8), level: 9)
+        @Sendable func request(_ body: [UInt8], key: String) -> [UInt8] {
+            HTTPConnection.request(path: "/v1/batch", body: body, isCompressed: true, key: key)
+        }
+        func honest(_ seconds: Int) throws -> (inBody: Double, inHead: Double) {
+            let connection = try HTTPConnection(port: port)
+            let end = ContinuousClock.now + .seconds(seconds)
+            var latencies: [[Double]] = [[], []]
+            var number = 0
+            while .now < end {
+                for (place, key) in [("no-such-key", ServerProcess.key), (ServerProcess.key, "")].enumerated() {
+                    number += 1
+                    let events = (0..<100).map { #"{"event":"e","userId":"u","messageId":"stranger-\#(number)-\#($0)"}"# }
+                    let body = #"{"batch":[\#(events.joined(separator: ","))],"writeKey":"\#(key.1)"}"#
+                    let sent = ContinuousClock.now
+                    let status = try connection.exchange(request(try Gzip.compress(Array(body.utf8)), key: key.0)).status
+                    guard status == 200 else { throw BenchmarkError("an honest sender was answered \(status)") }
+                    latencies[place].append((.now - sent) / .milliseconds(1))
+                }
+                usleep(20_000)
+            }
+            let sorted = latencies.map { $0.sorted() }
+            return (sorted[0][sorted[0].count * 99 / 100], sorted[1][sorted[1].count * 99 / 100])
+        }
+        note("SDKs' senders alone, then beside packed bodies without a known key")
+        let alone = try honest(10)
+        let pause = UInt32(4 * 1_000_000 * bomb.count / 90_000)
+        let crowd = Background(count: 4) { number in
+            let connection = try HTTPConnection(port: port)
+            usleep(pause / 4 * UInt32(number))
+            return { isEnough in
+                while !isEnough() {
+                    _ = try connection.exchange(request(bomb, key: "no-such-key"))
+                    usleep(pause)
+                }
+            }
+        }
+        let beside = try honest(20)
+        _ = crowd.stop()
+        for (what, beside, alone) in [("body", beside.inBody, alone.inBody), ("head", beside.inHead, alone.inHead)] {
+            print(
+                "| p99 of an SDK whose key stands in the \(what) beside 90 kB/s of packed bodies of 8 MiB without a known key | "
+                    + "\(beside, places: 1) ms | \(alone, places: 1) ms alone | \(beside / alone, places: 1) | ≤ 100 ms |")
+        }
     }
 
     /// Two hundred at once beside a database that does not answer.

@@ -76,10 +76,19 @@ package enum Gzip {
         }
     }
 
-    /// - Parameter limit: The most bytes that the result may have, whatever the input claims.
-    package static func decompress(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
+    /// Whether bytes begin as gzip does (RFC 1952 §2.3.1), or zlib's format with its usual window (RFC 1950 §2.2). No JSON text does.
+    package static func isPacked(_ bytes: [UInt8]) -> Bool {
+        guard bytes.count >= 2 else { return false }
+        return (bytes[0], bytes[1]) == (0x1F, 0x8B) || bytes[0] == 0x78 && (UInt16(bytes[0]) << 8 | UInt16(bytes[1])) % 31 == 0
+    }
+
+    /// - Parameters:
+    ///   - limit: The most bytes that the result may have, whatever the input claims.
+    ///   - takesZlib: Whether it may be in zlib's format (RFC 1950), too.
+    package static func decompress(_ bytes: [UInt8], limit: Int, takesZlib: Bool = false) throws(Failure) -> [UInt8] {
         var stream = z_stream()
-        guard inflateInit2_(&stream, gzipWindow, ZLIB_VERSION, structSize) == Z_OK else { throw .unavailable }
+        // 32 more tells the two apart (https://zlib.net/manual.html).
+        guard inflateInit2_(&stream, takesZlib ? 15 + 32 : gzipWindow, ZLIB_VERSION, structSize) == Z_OK else { throw .unavailable }
         defer { inflateEnd(&stream) }
         var result: [UInt8] = []
         result.reserveCapacity(min(limit, bytes.count * 6))

@@ -49,6 +49,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case wrongKeyKind = "wrong_key_kind"
         /// Keys of two projects are in one request.
         case otherProject = "other_project"
+        /// The key is not for pages of the request's origin.
+        case wrongOrigin = "wrong_origin"
         /// There is nothing at the path.
         case notFound = "not_found"
         /// An event of that id would be older than what the store still keeps.
@@ -93,7 +95,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             switch self {
             case .malformed, .invalidEncoding, .invalidParameter: 400
             case .unknownKey: 401
-            case .wrongKeyKind, .otherProject: 403
+            case .wrongKeyKind, .otherProject, .wrongOrigin: 403
             case .notFound, .expired: 404
             case .methodNotAllowed: 405
             case .exists, .adminRoleMissing: 409
@@ -118,6 +120,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .unknownKey: "The key is not known"
             case .wrongKeyKind: "The key is of another kind"
             case .otherProject: "The keys are of two projects"
+            case .wrongOrigin: "The key is not for this page"
             case .notFound: "There is nothing here"
             case .expired: "The event is older than what is kept"
             case .exists: "There is one already"

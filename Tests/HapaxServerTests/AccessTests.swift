@@ -15,11 +15,11 @@ struct AccessTests {
         var random = SeededRandom(seed: 1)
         for kind in KeyKind.allCases {
             let key = AccessKey.make(kind, using: &random)
-            #expect(key.wholeMatch(of: /hapax_[wsra]_[0-9A-Za-z]{36}/) != nil && !AccessKey.isMistyped(key))
+            #expect(key.wholeMatch(of: /hapax_[wsbra]_[0-9A-Za-z]{36}/) != nil && !AccessKey.isMistyped(key))
             #expect(AccessKey.make(kind, using: &random) != key)
             for index in key.indices.dropFirst("hapax_".count) {
                 // Another letter for the kind is a mistyped key of that kind.
-                let others = key.distance(from: key.startIndex, to: index) == 6 ? "wsra" : "0Zz"
+                let others = key.distance(from: key.startIndex, to: index) == 6 ? "wsrab" : "0Zz"
                 for other in others where other != key[index] && key[index] != "_" {
                     #expect(AccessKey.isMistyped(key.replacingCharacters(in: index...index, with: String(other))), "\(key) \(index)")
                 }
@@ -143,7 +143,9 @@ struct AccessTests {
         var keys: [String: String] = [:]
         for project in ["shop", "app"] { _ = try await registry.addProject(project) }
         for kind in KeyKind.allCases {
-            keys[kind.rawValue] = try await registry.addKey(kind, project: kind == .admin ? nil : "shop", now: now).secret
+            keys[kind.rawValue] = try await registry.addKey(
+                kind, project: kind == .admin ? nil : "shop", origins: kind == .browser ? ["https://shop.example"] : [], now: now
+            ).secret
         }
         keys["expired"] = try await registry.addKey(.admin, project: nil, expiresAt: now - 1_000, now: now).secret
         let revoked = try await registry.addKey(.admin, project: nil, now: now)
@@ -179,7 +181,7 @@ struct AccessTests {
             let event = String(decoding: Sample.event(Sample.id(1)), as: UTF8.self)
             let cases: [(method: String, path: String, body: String?, kinds: Set<String>)] =
                 [
-                    ("POST", "/v1/events", "[\(event)]", ["write", "server"]), ("GET", "/v1/events", nil, ["read"]),
+                    ("POST", "/v1/events", "[\(event)]", ["write", "server", "browser"]), ("GET", "/v1/events", nil, ["read"]),
                     ("GET", "/v1/events?project=shop", nil, ["admin"]),
                 ] + admin.map { ($0.0, $0.1, $0.2, ["admin"]) }
             for (method, path, body, kinds) in cases {
@@ -193,7 +195,7 @@ struct AccessTests {
                 #expect(try await Self.send(server, method, path, key: "", body: body).status == 401)
             }
             // Nothing was changed on the way; what is allowed works.
-            #expect(try await fixture.rows("SELECT count(*) FROM keys") == [["6"]])
+            #expect(try await fixture.rows("SELECT count(*) FROM keys") == [["7"]])
             for (method, path, body, kinds) in cases {
                 for kind in kinds.sorted() {
                     let answer = try await Self.send(server, method, path, key: try #require(keys[kind]), body: body)

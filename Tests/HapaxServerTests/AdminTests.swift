@@ -165,7 +165,8 @@ struct AdminTests {
         for _ in 0..<3 { _ = try await Registry(database: store.sql).addKey(.write, project: "shop", now: Sample.now) }
         await store.close()
         try await fixture.execute("DELETE FROM keys WHERE key_id > 1")
-        try await fixture.execute("DELETE FROM grdb_migrations WHERE identifier = '012_audit'")
+        try await fixture.execute("DELETE FROM grdb_migrations WHERE identifier IN ('012_audit', '013_origins')")
+        try await fixture.execute("ALTER TABLE keys DROP COLUMN origins")
         try await fixture.execute("DROP TABLE audit")
         store = try await fixture.open()
         _ = try await Registry(database: store.sql).addKey(.write, project: "shop", now: Sample.now)

@@ -80,7 +80,7 @@ struct EventRoutesTests {
             #expect(try await RawHTTP.post(port: server.port, path: "/v2/events", body: []).problemCode == .notFound)
             let put = try await server.get("/v1/events", method: "PUT")
             #expect(put.problemCode == .methodNotAllowed)
-            #expect(put["Allow"] == "POST, GET, HEAD")
+            #expect(put["Allow"] == "POST, OPTIONS, GET, HEAD")
             #expect(try await server.get("/v1/events/\(Sample.id(1))", method: "PUT").problemCode == .methodNotAllowed)
         }
         #expect(store.committedIDs.isEmpty)

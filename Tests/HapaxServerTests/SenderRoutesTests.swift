@@ -92,6 +92,58 @@ struct SenderRoutesTests {
         }
     }
 
+    @Test(
+        "The key may stand in the body, wherever and however packed; what stands outside counts more",
+        arguments: [
+            (#"{"writeKey":"KEY","batch":[E]}"#, nil, 200, #""stored":1"#), (#"{"batch":[E],"writeKey":"KEY"}"#, nil, 200, #""stored":1"#),
+            ("\u{FEFF} {\"batch\":[E],\"writeKey\":\"KEY\"} ", "wrong", 200, #""stored":1"#),
+            (#"{"batch":[E],"writeKey":"nobody's"}"#, RunningServer.key, 200, #""stored":1"#),
+            (#"{"batch":[E],"writeKey":"nobody's"}"#, nil, 401, "or the body"), (#"{"batch":[E],"writeKey":7}"#, nil, 401, "or the body"),
+            (#"{"batch":[E],"properties":{"writeKey":"KEY"}}"#, nil, 401, "or the body"),
+            (#"{"batch":[E],"writeKey":"READ"}"#, nil, 403, "wrong_key_kind"), ("nonsense", nil, 401, "or the body"),
+        ] as [(String, String?, Int, String)])
+    func keyMayStandInTheBody(body: String, key: String?, status: Int, says: String) async throws {
+        let text = body.replacing("E]", with: Self.event("a") + "]").replacing("KEY", with: RunningServer.key)
+            .replacing("READ", with: RunningServer.readKey)
+        for form in ["plain", "gzip", "gzip, unsaid", "zlib"] {
+            try await RunningServer.run { server in
+                let bytes = Array(text.utf8)
+                let packed = try form == "plain" ? bytes : form == "zlib" ? Self.zlib(bytes) : Gzip.compress(bytes)
+                let headers = form == "gzip" ? ["Content-Encoding": "gzip"] : [:]
+                let answer = try await RawHTTP.post(
+                    port: server.port, path: "/v1/batch", headers: (key.map(Self.basic) ?? [:]).merging(headers) { $1 }, body: packed)
+                #expect(answer.status == status && String(decoding: answer.body, as: UTF8.self).contains(says), "\(form)")
+            }
+        }
+    }
+
+    /// The same bytes in zlib's format, stored as they are (RFC 1950, RFC 1951 §3.2.4).
+    private static func zlib(_ bytes: [UInt8]) -> [UInt8] {
+        let (count, sums) = (
+            UInt16(bytes.count),
+            bytes.reduce((a: UInt32(1), b: UInt32(0))) { sums, byte in
+                let a = (sums.a + UInt32(byte)) % 65_521
+                return (a, (sums.b + a) % 65_521)
+            }
+        )
+        let length = [count, ~count].flatMap { [UInt8(truncatingIfNeeded: $0), UInt8($0 >> 8)] }
+        let sum = (sums.b << 16 | sums.a).bigEndian
+        return [0x78, 0x01, 1] + length + bytes + withUnsafeBytes(of: sum, Array.init)
+    }
+
+    @Test("A plain body may have 8 MiB, a packed one 1 MiB, as it arrives")
+    func bodiesMayBeLarge() async throws {
+        try await RunningServer.run { server in
+            let events = (0..<200).map { Self.event("m-\($0)", #""properties":{"n":"\#(String(repeating: "x", count: 30_000))"}"#) }
+            let large = try await send(Self.batch(events), to: server)
+            #expect(large.status == 200 && large.body.contains(#""stored":200"#))
+            let padding = [UInt8](repeating: 0x20, count: EventLimits.maximumDecompressedBodyBytes)
+            #expect(try await send("", to: server, body: padding + [0x20]).status == 413)
+            let noise = [0x1F, 0x8B] + padding.prefix(EventLimits.maximumBodyBytes)
+            #expect(try await send("", to: server, body: Array(noise)).status == 413)
+        }
+    }
+
     @Test("A bad event costs only itself: it is answered as accounted for, and listed as it was sent")
     func badEventCostsOnlyItself() async throws {
         try await RunningServer.run { server in

@@ -45,8 +45,8 @@ elif sdk == "rudder":
 elif sdk == "posthog":
     from posthog import Posthog
 
-    # Its body holds the key; the address does, too.
-    client = Posthog(key, host=host + "/k/" + key, on_error=failed, max_retries=10, gzip=True)
+    # The key stands in its body alone, as Amplitude's.
+    client = Posthog(key, host=host, on_error=failed, max_retries=10, gzip=True)
     for mark in range(first, first + count):
         client.capture("order_viewed", distinct_id=user(mark), properties=properties(mark))
     client.flush()
@@ -66,7 +66,7 @@ elif sdk == "amplitude":
         if code != 200:
             print("lost", event.event_properties["mark"], code, message)
 
-    client = Amplitude(key, Config(server_url=host + "/k/" + key + "/2/httpapi", flush_queue_size=100, callback=answered))
+    client = Amplitude(key, Config(server_url=host + "/2/httpapi", flush_queue_size=100, callback=answered))
     for mark in range(first, first + count):
         client.track(BaseEvent(event_type="order_viewed", user_id=user(mark), event_properties=properties(mark)))
     # It keeps what failed for its next flush.

@@ -10,12 +10,18 @@ package enum KeyKind: String, CaseIterable, Sendable {
     case read
     /// Reads every project and the state of the server, and changes projects and keys.
     case admin
+    /// Sends events of one project from pages of the origins that it lists (``Origins``). Public: it is in every page.
+    case browser
+
+    /// Whether it may stand where anybody can read it.
+    var isPublic: Bool { self == .write || self == .browser }
 
     /// Stands in the key, so that people and secret scanners see what they have found.
     fileprivate var letter: Character {
         switch self {
         case .write: "w"
         case .server: "s"
+        case .browser: "b"
         case .read: "r"
         case .admin: "a"
         }
@@ -23,7 +29,7 @@ package enum KeyKind: String, CaseIterable, Sendable {
 }
 
 /// A key as people hold it: `hapax_w_`, thirty random characters, and six of a check sum, by which a mistyped key is known without a look-up.
-/// Secret scanners find `hapax_[wsra]_[0-9A-Za-z]{36}`.
+/// Secret scanners find `hapax_[wsbra]_[0-9A-Za-z]{36}`.
 package enum AccessKey {
     private static let alphabet = Array("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
     private static let randomCharacters = 30

@@ -11,6 +11,8 @@ struct KeyTable: Sendable {
         var keyID: Int32?
         /// Of an admin key.
         var isReadOnly = false
+        /// The pages that may use it; nil for a key that is not for pages.
+        var origins: Origins?
     }
 
     private struct Entry {
@@ -32,6 +34,8 @@ struct KeyTable: Sendable {
     private var limits: [Int32: Int] = [:]
     private(set) var blocked: [Int32: BlockedUsers] = [:]
     private var used: Set<Int32> = []
+    /// The pages that may use some key.
+    private(set) var origins = Origins.union([])
 
     /// - Parameter registry: What the store holds; a key of the settings counts more than the same one there.
     init(_ fixed: StaticKeys, _ registry: Registry.Contents) {
@@ -43,7 +47,9 @@ struct KeyTable: Sendable {
             limits[project.id] = project.eventsPerSecond
         }
         for key in registry.keys {
-            let holder = Holder(kind: key.kind, projectID: key.projectID, keyID: key.id, isReadOnly: key.isReadOnly)
+            let holder = Holder(
+                kind: key.kind, projectID: key.projectID, keyID: key.id, isReadOnly: key.isReadOnly,
+                origins: key.kind == .browser ? key.origins : nil)
             entries[key.digest] = Entry(
                 holder: holder, expiresAt: key.expiresAt, isRevoked: key.revokedAt != nil, lastUsed: key.lastUsed?.daysSince1970)
             digests[key.id] = key.digest
@@ -54,7 +60,10 @@ struct KeyTable: Sendable {
             if let projectID = holder.projectID, !known.isEmpty, !known.contains(projectID) { continue }
             entries[digest] = Entry(holder: holder)
         }
+        origins = Origins.union(entries.values.compactMap(\.holder.origins))
     }
+
+    static let noKnownKey = RequestProblem(.unknownKey, detail: "the header Authorization: Bearer must carry a known key")
 
     /// Whether nobody has made a key yet, not even one that is revoked now.
     var isEmpty: Bool { entries.isEmpty }
@@ -62,7 +71,7 @@ struct KeyTable: Sendable {
     /// - Parameter now: Unix milliseconds.
     mutating func holder(_ digest: KeyDigest, now: Int64) throws(RequestProblem) -> Holder {
         guard let entry = entries[digest] else {
-            throw RequestProblem(.unknownKey, detail: "the header Authorization: Bearer must carry a known key")
+            throw Self.noKnownKey
         }
         try Self.check(entry, now)
         if let id = entry.holder.keyID {

@@ -21,6 +21,9 @@ final class Keys: Sendable {
         var eventsPerSecond: Int?
     }
 
+    /// Characters of an unlisted origin in a refusal.
+    private static let shownOrigin = 100
+
     private let fixed: StaticKeys
     private let registry: Registry
     private let currentTime: @Sendable () -> Int64
@@ -78,18 +81,22 @@ final class Keys: Sendable {
     var projectNames: [String] { table.withLock { $0.projects.keys }.sorted() }
 
     /// - Parameter authorization: The header field; the schemes `Bearer` and `Basic`, in any case.
-    func sender(_ authorization: String?) throws(RequestProblem) -> Sender {
-        try sender(key: Self.key(authorization) ?? "", isPublic: false)
+    /// - Parameter origin: The page that the request is from.
+    func sender(_ authorization: String?, from origin: String? = nil) throws(RequestProblem) -> Sender {
+        try sender(key: Self.key(authorization) ?? "", from: origin)
     }
+
+    /// Whether pages of an origin may use some key.
+    func isOrigin(_ origin: String) -> Bool { table.withLock { $0.origins }.contains(origin) }
 
     /// The same for other vendors' SDKs, which put the key where they want: the first place with a known one counts.
     ///
-    /// - Parameter addresses: Keys that stand in the address, which proxies log: only write keys may.
-    func sender(_ authorization: String?, inAddress addresses: [String]) throws(RequestProblem) -> Sender {
+    /// - Parameter addresses: Keys that stand in the address, which proxies log: only public ones may.
+    func sender(_ authorization: String?, inAddress addresses: [String], from origin: String?) throws(RequestProblem) -> Sender {
         var (found, refusal): (Sender?, RequestProblem?)
         for (key, isPublic) in addresses.map({ ($0, true) }) + [(Self.key(authorization) ?? "", false)] where !key.isEmpty {
             do throws(RequestProblem) {
-                let sender = try sender(key: key, isPublic: isPublic)
+                let sender = try sender(key: key, isPublic: isPublic, from: origin)
                 guard found?.projectID ?? sender.projectID == sender.projectID else {
                     throw RequestProblem(.otherProject, detail: "the request holds keys of two projects")
                 }
@@ -102,16 +109,25 @@ final class Keys: Sendable {
         if let found { return found }
         if let refusal { throw refusal }
         // Says whether there are no keys at all.
-        return try sender(key: "", isPublic: false)
+        return try sender(key: "", from: nil)
     }
 
-    private func sender(key: String, isPublic: Bool) throws(RequestProblem) -> Sender {
+    /// - Parameter isPublic: Whether it stands where others can read it.
+    func sender(key: String, isPublic: Bool = false, from origin: String?) throws(RequestProblem) -> Sender {
         let holder = try holder(key: key)
-        if isPublic, holder.kind != .write {
-            throw RequestProblem(.wrongKeyKind, detail: "only a write key may stand in an address, which proxies write to their logs")
+        if isPublic, !holder.kind.isPublic {
+            throw RequestProblem(
+                .wrongKeyKind, detail: "only a write key or a browser key may stand in an address, which proxies write to their logs")
         }
-        guard [.write, .server].contains(holder.kind), let projectID = holder.projectID else {
-            throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key or a server key")
+        if let origin, holder.origins?.contains(origin) == false {
+            throw RequestProblem(
+                .wrongOrigin,
+                detail:
+                    "the key is not for pages of \(String(origin.prefix(Self.shownOrigin)).printable): hapax-server keys set ID --origin adds it"
+            )
+        }
+        guard holder.kind.isPublic || holder.kind == .server, let projectID = holder.projectID else {
+            throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key, a server key or a browser key")
         }
         return table.withLock {
             Sender(
@@ -126,6 +142,8 @@ final class Keys: Sendable {
         let holder = try holder(authorization)
         switch holder.kind {
         case .read, .admin: return holder
+        case .browser:
+            throw RequestProblem(.wrongKeyKind, detail: "reading needs a read key; this is a browser key, which is in every page")
         case .write: throw RequestProblem(.wrongKeyKind, detail: "reading needs a read key; this is a write key, which is in every app")
         case .server: throw RequestProblem(.wrongKeyKind, detail: "reading needs a read key; this is a server key, which sends")
         }

@@ -1,7 +1,7 @@
 import HapaxModel
 
 /// The table `keys`: a row each, with the SHA-256 of the key (`digest`) and its first characters (`beginning`), never the key. `last_used` is a
-/// day; a revoked key stays.
+/// day; `origins` are separated by blanks; a revoked key stays.
 extension Registry {
     /// What is kept of a key. Times are Unix milliseconds.
     package struct Key: Sendable {
@@ -18,6 +18,8 @@ extension Registry {
         package var expiresAt: Int64?
         package var revokedAt: Int64?
         package var lastUsed: CalendarDay?
+        /// Of a browser key; empty for others.
+        package var origins: Origins
 
         /// - Parameter now: Unix milliseconds.
         package func state(at now: Int64) -> State {
@@ -36,7 +38,8 @@ extension Registry {
         let ms = database.dialect.milliseconds
         return try await database.ask(
             """
-            SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used
+            SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used,
+              origins
             FROM keys ORDER BY key_id
             """, as: .own
         ).compactMap { Key($0) }
@@ -45,20 +48,41 @@ extension Registry {
     /// - Parameters:
     ///   - project: Its name; nil for an admin key of all projects.
     ///   - isReadOnly: For an admin key that sees everything and changes nothing.
+    ///   - origins: For a browser key, at least one.
     ///   - expiresAt: Unix milliseconds.
     /// - Returns: Also the key itself, which is kept nowhere.
     package func addKey(
-        _ kind: KeyKind, project: String?, name: String = "", isReadOnly: Bool = false, expiresAt: Int64? = nil, now: Int64
+        _ kind: KeyKind, project: String?, name: String = "", isReadOnly: Bool = false, origins: [String] = [], expiresAt: Int64? = nil,
+        now: Int64
     ) async throws -> (key: Key, secret: String) {
         guard project != nil || kind == .admin else { throw Problem.invalid(parameter: "project", "must name the key's project") }
         guard !isReadOnly || kind == .admin else {
             throw Problem.invalid(parameter: "read_only", "is for an admin key; each other kind does one thing")
         }
+        guard origins.isEmpty || kind == .browser else {
+            throw Problem.invalid(parameter: "origins", "are for a browser key; the others are not for pages")
+        }
+        guard !origins.isEmpty || kind != .browser else { throw Self.needsOrigins }
+        let origins = try Origins(origins)
         try Self.checkName(name)
         guard !keysInSettings.contains(KeyDigest(name)) else { throw Self.nameHoldsKey }
         var projectID: Int32?
         if let project { projectID = try await contents().project(named: project).id }
-        return try await insert(kind, projectID, name: name, isReadOnly: isReadOnly, expiresAt: expiresAt, now: now)
+        return try await insert(kind, projectID, name: name, isReadOnly: isReadOnly, origins: origins, expiresAt: expiresAt, now: now)
+    }
+
+    private static let needsOrigins = Problem.invalid(
+        parameter: "origins", "must name the pages that may use the key, as in https://shop.example")
+
+    /// Replaces the origins of a browser key.
+    package func setKey(_ id: Int32, origins: [String]) async throws -> Key {
+        guard try await contents().key(id).kind == .browser else {
+            throw Problem.invalid(parameter: "origins", "are for a browser key, and this is none")
+        }
+        guard !origins.isEmpty else { throw Self.needsOrigins }
+        let stored = try Origins(origins).stored
+        _ = try await database.change(["UPDATE keys SET origins = \(stored) WHERE key_id = \(id)"], as: .owner)
+        return try await contents().key(id)
     }
 
     /// What began with it ends: streams and exports at once, a request that is arriving is still answered.
@@ -96,7 +120,7 @@ extension Registry {
         let end = now + Int64(clamping: Int(grace / .milliseconds(1)))
         // Of two who rotate one key at once, the second finds the first one's new key once it has the lock.
         let (key, secret) = try await insert(
-            old.kind, old.projectID, name: old.name, isReadOnly: old.isReadOnly,
+            old.kind, old.projectID, name: old.name, isReadOnly: old.isReadOnly, origins: old.origins,
             expiresAt: expiresAt ?? old.expiresAt.map { now + $0 - old.createdAt }, now: now,
             lock: ["SELECT 1 FROM keys WHERE key_id = \(id)\(database.dialect.lock)"],
             unless: "(SELECT max(key_id) FROM keys) > \(known.keys.last?.id ?? id)",
@@ -105,7 +129,8 @@ extension Registry {
     }
 
     private func insert(
-        _ kind: KeyKind, _ projectID: Int32?, name: String, isReadOnly: Bool, expiresAt: Int64?, now: Int64, lock: [StoreSQL] = [],
+        _ kind: KeyKind, _ projectID: Int32?, name: String, isReadOnly: Bool, origins: Origins, expiresAt: Int64?, now: Int64,
+        lock: [StoreSQL] = [],
         unless condition: StoreSQL = "false", and other: (_ ifMade: StoreSQL) -> StoreSQL? = { _ in nil }
     ) async throws -> (key: Key, secret: String) {
         var random = SystemRandomNumberGenerator()
@@ -117,8 +142,9 @@ extension Registry {
             projectID.map { "\($0)" } ?? "NULL", expiresAt.map { "\(instant: $0 / 1_000)" } ?? "NULL"
         )
         let insert: StoreSQL = """
-            INSERT INTO keys (digest, beginning, kind, project_id, name, created_at, expires_at) SELECT
-              \(digest.hex), \(AccessKey.beginning(secret)), \(stored), \(project), \(name), \(instant: now / 1_000), \(end)
+            INSERT INTO keys (digest, beginning, kind, project_id, name, created_at, expires_at, origins) SELECT
+              \(digest.hex), \(AccessKey.beginning(secret)), \(stored), \(project), \(name), \(instant: now / 1_000), \(end),
+              \(origins.stored)
             WHERE NOT (\(condition))
             """
         let isMade: StoreSQL = "EXISTS (SELECT 1 FROM keys WHERE digest = \(digest.hex))"
@@ -141,13 +167,14 @@ extension Registry.Key {
     fileprivate static let (adminThatReads, adminOfOne) = ("admin_reads", "admin_of_project")
 
     fileprivate init?(_ row: [String?]) {
-        guard row.count == 10, let id = row[0].flatMap({ Int32($0) }), let digest = row[1].flatMap({ KeyDigest(hex: $0) }),
+        guard row.count == 11, let id = row[0].flatMap({ Int32($0) }), let digest = row[1].flatMap({ KeyDigest(hex: $0) }),
             let stored = row[3], let kind = [Self.adminThatReads, Self.adminOfOne].contains(stored) ? .admin : KeyKind(rawValue: stored)
         else { return nil }
         self.init(
             id: id, digest: digest, beginning: row[2] ?? "", kind: kind, projectID: row[4].flatMap { Int32($0) },
             isReadOnly: stored == Self.adminThatReads, name: row[5] ?? "",
             createdAt: row[6].flatMap { Int64($0) } ?? 0, expiresAt: row[7].flatMap { Int64($0) },
-            revokedAt: row[8].flatMap { Int64($0) }, lastUsed: row[9].flatMap { CalendarDay($0) })
+            revokedAt: row[8].flatMap { Int64($0) }, lastUsed: row[9].flatMap { CalendarDay($0) },
+            origins: Origins(stored: row[10] ?? ""))
     }
 }

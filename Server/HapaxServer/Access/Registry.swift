@@ -71,7 +71,7 @@ package struct Registry: Sendable {
             !name.unicodeScalars.contains(where: { hidden.contains($0.properties.generalCategory) })
         else { throw Problem.invalid(parameter: "name", "must be a text of at most 64 bytes that can be seen, without blanks around it") }
         // Names stand in lists, answers and backups.
-        guard name.firstMatch(of: /hapax_[wsra]_[0-9A-Za-z]{8}/) == nil else { throw nameHoldsKey }
+        guard name.firstMatch(of: /hapax_[wsbra]_[0-9A-Za-z]{8}/) == nil else { throw nameHoldsKey }
     }
 
     static let nameHoldsKey = Problem.invalid(parameter: "name", "holds a key, which must be written down nowhere")

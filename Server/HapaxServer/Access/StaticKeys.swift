@@ -20,7 +20,10 @@ package struct StaticKeys: Sendable, CustomStringConvertible {
         writers: [String: Int32] = [:], readers: [String: Int32] = [:], admin: String? = nil, projects: [String: Int32] = [:]
     ) {
         var holders: [KeyDigest: KeyTable.Holder] = [:]
-        for (key, projectID) in writers { holders[KeyDigest(key)] = .init(kind: .write, projectID: projectID) }
+        for (key, projectID) in writers {
+            // Everybody knows the public key: pages from elsewhere could use it through their visitor's browser.
+            holders[KeyDigest(key)] = .init(kind: .write, projectID: projectID, origins: key == Self.demoWriteKey ? .thisMachine : nil)
+        }
         for (key, projectID) in readers { holders[KeyDigest(key)] = .init(kind: .read, projectID: projectID) }
         if let admin { holders[KeyDigest(admin)] = .init(kind: .admin) }
         self.holders = holders

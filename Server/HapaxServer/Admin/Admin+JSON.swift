@@ -113,6 +113,7 @@ extension JSONWriter {
         if key.isReadOnly { member("read_only", true) }
         member("project", contents.projects.first { $0.id == key.projectID }?.name)
         member("name", key.name)
+        if key.kind == .browser { member("origins", list: key.origins.texts) { $0.string($1) } }
         member("state", key.state(at: now).rawValue)
         member("created_at", Timestamp(clampingUnixMilliseconds: key.createdAt).description)
         member("expires_at", key.expiresAt.map { Timestamp(clampingUnixMilliseconds: $0).description })

@@ -10,7 +10,10 @@ package enum AdminVerb: Sendable {
     case setProject(name: String, derivedIDs: Registry.DerivedIDs? = nil, eventsPerSecond: Int? = nil, timeZone: String? = nil)
     case removeProject(name: String)
     /// `lasts`: nil for ever.
-    case addKey(KeyKind, project: String? = nil, name: String = "", isReadOnly: Bool = false, lasts: Duration? = nil)
+    case addKey(
+        KeyKind, project: String? = nil, name: String = "", isReadOnly: Bool = false, origins: [String] = [], lasts: Duration? = nil)
+    /// The origins replace those of a browser key.
+    case setKey(Int32, origins: [String])
     /// `grace`: how long the old key still works, 30 days if it is nil; `lasts`: nil for as long as the old one was to, if that was to end.
     case rotateKey(Int32, grace: Duration? = nil, lasts: Duration? = nil)
     case revokeKey(Int32)
@@ -33,6 +36,7 @@ package enum AdminVerb: Sendable {
         case .setProject: "projects set"
         case .removeProject: "projects remove"
         case .addKey: "keys add"
+        case .setKey: "keys set"
         case .rotateKey: "keys rotate"
         case .revokeKey: "keys revoke"
         case .erase: "erase"
@@ -74,8 +78,9 @@ package enum AdminVerb: Sendable {
                 zone.map { "time zone: \($0)" },
             ]
             .compactMap { $0 }.joined(separator: ", ")
-        case .addKey(let kind, _, let name, let isReadOnly, _):
-            "\(kind.rawValue)\(isReadOnly ? ", read-only" : "")\(name.isEmpty ? "" : ", \(name)")"
+        case .addKey(let kind, _, let name, let isReadOnly, let origins, _):
+            ([kind.rawValue] + (isReadOnly ? ["read-only"] : []) + (name.isEmpty ? [] : [name]) + origins).joined(separator: ", ")
+        case .setKey(let id, let origins): (["key \(id)"] + origins).joined(separator: ", ")
         case .rotateKey(let id, _, _), .revokeKey(let id): "key \(id)"
         case .erase(_, _, let linked, let blocks, _):
             [linked ? "linked" : nil, blocks ? "block" : nil].compactMap { $0 }.joined(separator: ", ")

@@ -19,6 +19,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let connections: Connections
     private let metrics: ServerMetrics
+    private let isOrigin: @Sendable (String) -> Bool
     private var deadlines: ConnectionDeadlines
     private var timer: (due: NIODeadline, task: Scheduled<Void>)?
     private var id: ConnectionTable.ID?
@@ -33,9 +34,9 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Whether nothing can be answered yet, because keys are still being agreed on.
     private var isShakingHands = false
 
-    init(connections: Connections, metrics: ServerMetrics) {
-        self.connections = connections
-        self.metrics = metrics
+    /// - Parameter isOrigin: See ``MessageRules``.
+    init(connections: Connections, metrics: ServerMetrics, isOrigin: @escaping @Sendable (String) -> Bool) {
+        (self.connections, self.metrics, self.isOrigin) = (connections, metrics, isOrigin)
         deadlines = ConnectionDeadlines(limits: connections.limits, openedAt: .now())
     }
 
@@ -59,7 +60,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         isShakingHands = (try? pipeline.context(handlerType: NIOSSLServerHandler.self)) != nil
         try? pipeline.addHandler(watcher, position: .first)
         if let decoder = try? pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self) {
-            try? pipeline.addHandler(MessageRules(), position: .after(decoder))
+            try? pipeline.addHandler(MessageRules(isOrigin), position: .after(decoder))
         }
         schedule(context)
     }

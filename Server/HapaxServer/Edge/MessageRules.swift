@@ -2,7 +2,8 @@ import NIOCore
 import NIOHTTP1
 
 /// Rules of HTTP/1.1 that the framework does not enforce (RFC 9112): a request names one host (§3.2), HTTP/1.0 gets neither chunks nor
-/// interim answers and its connection ends after the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3).
+/// interim answers and its connection ends after the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3). Each answer has what
+/// ``CrossOrigin`` says of its request, whoever writes it.
 ///
 /// Placed right after the decoder, where the version is still known.
 final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
@@ -14,11 +15,17 @@ final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
     private struct Asked {
         var isHead: Bool
         var isOld: Bool
+        var fields: [(name: String, value: String)]
     }
+
+    private let isOrigin: (String) -> Bool
 
     /// Requests that have not been answered to the end, in their order; ``ConnectionDeadlines`` limits their number.
     private var asked = CircularBuffer<Asked>()
     private var hasRefused = false
+
+    /// - Parameter isOrigin: Whether pages of an origin may use some key.
+    init(_ isOrigin: @escaping (String) -> Bool) { self.isOrigin = isOrigin }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !hasRefused else { return }
@@ -30,7 +37,7 @@ final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
             // Answered like anything else that is not HTTP.
             return context.fireErrorCaught(HTTPParserError.invalidHeaderToken)
         }
-        asked.append(Asked(isHead: head.method == .HEAD, isOld: isOld))
+        asked.append(Asked(isHead: head.method == .HEAD, isOld: isOld, fields: CrossOrigin.fields(for: head, isOrigin)))
         if isOld {
             head.headers.replaceOrAdd(name: "connection", value: "close")
             head.headers.remove(name: "expect")
@@ -44,6 +51,7 @@ final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
         switch unwrapOutboundIn(data) {
         case .head(var head):
             if asked.first?.isOld == true { head.version = .http1_0 }
+            for field in asked.first?.fields ?? [] { head.headers.replaceOrAdd(name: field.name, value: field.value) }
             context.write(wrapOutboundOut(.head(head)), promise: promise)
         case .body where asked.first?.isHead == true: context.write(Self.nothing(wrapOutboundOut), promise: promise)
         case .body: context.write(data, promise: promise)

@@ -9,22 +9,35 @@ enum RequestBodyReader {
     struct Body: Sendable {
         var bytes: [UInt8]
         var isCompressed: Bool
+        /// Whether it may be in zlib's format.
+        var isForeign = false
     }
 
     /// - Throws: ``RequestProblem``: encoding not supported, too large, or cut.
     static func read(_ request: Request) async throws(RequestProblem) -> Body {
-        let isCompressed = try isCompressed(request)
-        if let announced = announcedBytes(request), announced > EventLimits.maximumBodyBytes { throw tooLarge }
-        return Body(bytes: try await collect(request.body), isCompressed: isCompressed)
+        let isCompressed = try encoding(request) != nil
+        let bytes = try await collect(request, limit: EventLimits.maximumBodyBytes)
+        return Body(bytes: bytes, isCompressed: isCompressed)
+    }
+
+    /// Of another vendor's SDK: its first bytes say whether it is compressed, since some SDKs do not; one that is not may be as large as another
+    /// one decompressed.
+    static func readForeign(_ request: Request) async throws(RequestProblem) -> Body {
+        let isPlain = try encoding(request, isForeign: true) == nil
+        let bytes = try await collect(
+            request, limit: isPlain ? EventLimits.maximumDecompressedBodyBytes : EventLimits.maximumBodyBytes)
+        let isCompressed = Gzip.isPacked(bytes)
+        if isCompressed, bytes.count > EventLimits.maximumBodyBytes { throw tooLarge(EventLimits.maximumBodyBytes) }
+        return Body(bytes: bytes, isCompressed: isCompressed, isForeign: true)
     }
 
     /// - Returns: The decompressed body.
     /// - Throws: ``RequestProblem``: too large after decompression, or damaged.
     static func unpacked(_ body: Body) throws(RequestProblem) -> [UInt8] {
         guard body.isCompressed else { return body.bytes }
-        let body = body.bytes
+        let bytes = body.bytes
         do throws(Gzip.Failure) {
-            return try Gzip.decompress(body, limit: EventLimits.maximumDecompressedBodyBytes)
+            return try Gzip.decompress(bytes, limit: EventLimits.maximumDecompressedBodyBytes, takesZlib: body.isForeign)
         } catch {
             switch error {
             case .damaged: throw RequestProblem(.invalidEncoding, detail: "the body is not gzip, or is cut")
@@ -41,23 +54,26 @@ enum RequestBodyReader {
         request.headers[.contentLength].flatMap { Int($0) }
     }
 
-    private static let tooLarge = RequestProblem(
-        .bodyTooLarge, detail: "the body is larger than \(EventLimits.maximumBodyBytes) bytes")
+    private static func tooLarge(_ limit: Int) -> RequestProblem {
+        RequestProblem(.bodyTooLarge, detail: "the body is larger than \(limit) bytes")
+    }
 
-    private static func isCompressed(_ request: Request) throws(RequestProblem) -> Bool {
+    private static func encoding(_ request: Request, isForeign: Bool = false) throws(RequestProblem) -> String? {
         switch request.headers[.contentEncoding]?.lowercased() {
-        case nil, "", "identity": return false
-        case "gzip", "x-gzip": return true
+        case nil, "", "identity": return nil
+        case "gzip", "x-gzip": return "gzip"
+        case "deflate" where isForeign: return "deflate"
         case .some: throw RequestProblem(.unsupportedEncoding, detail: "the content encoding must be gzip or none")
         }
     }
 
     /// Takes memory for the bytes that have arrived, not for those that the header announces.
-    private static func collect(_ body: RequestBody) async throws(RequestProblem) -> [UInt8] {
+    private static func collect(_ request: Request, limit: Int) async throws(RequestProblem) -> [UInt8] {
+        if let announced = announcedBytes(request), announced > limit { throw tooLarge(limit) }
         var bytes: [UInt8] = []
         do {
-            for try await part in body {
-                guard bytes.count + part.readableBytes <= EventLimits.maximumBodyBytes else { throw tooLarge }
+            for try await part in request.body {
+                guard bytes.count + part.readableBytes <= limit else { throw tooLarge(limit) }
                 bytes.append(contentsOf: part.readableBytesView)
             }
         } catch let problem as RequestProblem {

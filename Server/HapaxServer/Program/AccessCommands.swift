@@ -212,8 +212,9 @@ extension KeyKind: ExpressibleByArgument {}
 
 struct KeysCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "keys", abstract: "Lists, adds, rotates and revokes keys.",
-        discussion: ProjectsCommand.configuration.discussion, subcommands: [List.self, Add.self, Rotate.self, Revoke.self],
+        commandName: "keys", abstract: "Lists, adds, changes, rotates and revokes keys.",
+        discussion: ProjectsCommand.configuration.discussion,
+        subcommands: [List.self, Add.self, SetOrigins.self, Rotate.self, Revoke.self],
         defaultSubcommand: List.self)
 
     struct List: StoreCommand {
@@ -237,7 +238,7 @@ struct KeysCommand: ParsableCommand {
                     "\(key.id)", key.isReadOnly ? "admin, reads" : key.kind.rawValue,
                     contents.projects.first { $0.id == key.projectID }?.name ?? "", key.beginning + "…",
                     key.state(at: now).rawValue, KeysCommand.day(key.createdAt), key.expiresAt.map(KeysCommand.day) ?? "",
-                    key.lastUsed?.description ?? "", key.name,
+                    key.lastUsed?.description ?? "", ([key.name] + key.origins.texts).filter { !$0.isEmpty }.joined(separator: " "),
                 ]
             }
             return CommandOutput(
@@ -250,20 +251,41 @@ struct KeysCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Makes a key and prints it.", discussion: "It is shown only now: the store keeps its SHA-256.")
         @OptionGroup var settings: StoreFlags
-        @Argument(help: "write (for apps), server (for services), read or admin.") var kind: KeyKind
+        @Argument(help: "write (for apps), server (for services), browser (for pages), read or admin.") var kind: KeyKind
         var creates: Bool { kind == .admin }
         @Option(help: "The project. An admin key without it is for all.") var project: String?
         @Flag(help: "For an admin key that sees everything and changes nothing, as for monitoring.") var readOnly = false
+        @Option(
+            name: .customLong("origin"),
+            help: "Of a browser key: whose pages may use it, as https://shop.example or https://*.shop.example; once for each.")
+        var origins: [String] = []
         @Option(help: "What it is for, to tell it from others.") var name = ""
         @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
         func run(on store: CommandStore) async throws -> CommandOutput {
-            let verb = AdminVerb.addKey(kind, project: project, name: name, isReadOnly: readOnly, lasts: expires)
+            let verb = AdminVerb.addKey(
+                kind, project: project, name: name, isReadOnly: readOnly, origins: origins, lasts: expires)
             guard case .key(let key, let secret?, _) = try await store.admin.perform(verb, saysYes: false) else {
                 return CommandOutput(text: "")
             }
             return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now.\(KeysCommand.end(of: key))")
+        }
+    }
+
+    struct SetOrigins: StoreCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "set", abstract: "Says anew whose pages may use a browser key: at every server within five seconds.")
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "Its number.", transform: KeysCommand.number) var id: Int32
+        @Option(name: .customLong("origin"), help: "As of keys add; those that are not named go.") var origins: [String] = []
+        var changes: Bool { true }
+
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            guard case .key(let key, _, _) = try await store.admin.perform(.setKey(id, origins: origins), saysYes: false) else {
+                return CommandOutput(text: "")
+            }
+            return CommandOutput(text: "", note: "Key \(key.id) is for pages of \(key.origins.texts.joined(separator: ", ")).")
         }
     }
 

@@ -115,7 +115,8 @@ package struct IngestApplication: Service {
             periodic += [service, Periodic(every: ServerLimits.certificateInterval, beginsAtOnce: false) { service.look() }]
         }
         let application = Self.listener(
-            routes.responder(metrics, log), options.host, options.port, connections, metrics, certificate: certificate, logger,
+            routes.responder(metrics, log), options.host, options.port, connections, metrics, certificate: certificate,
+            isOrigin: { access.isOrigin($0) }, logger,
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: listeners + periodic + [GroupCommitService(writer: writer)],
             onListening: onListening)
@@ -137,7 +138,8 @@ package struct IngestApplication: Service {
     /// A port, with all that its connections are held to.
     private static func listener(
         _ responder: some HTTPResponder<IngestContext>, _ host: String, _ port: Int, _ connections: Connections, _ metrics: ServerMetrics,
-        certificate: Certificate? = nil, _ logger: Logger, services: [any Service] = [],
+        certificate: Certificate? = nil, isOrigin: @escaping @Sendable (String) -> Bool = { _ in false }, _ logger: Logger,
+        services: [any Service] = [],
         onListening: @escaping @Sendable (_ port: Int) async -> Void
     ) -> some ApplicationProtocol {
         Application(
@@ -146,7 +148,7 @@ package struct IngestApplication: Service {
                 let channel = HTTP1Channel(
                     responder: responder,
                     configuration: .init(
-                        additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
+                        additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics, isOrigin: isOrigin)],
                         httpDecoderConfiguration: .init(
                             maxHeaderFieldSize: ServerLimits.headerBytes, maxHeaderListSize: ServerLimits.headerBytes,
                             maxHeaderFieldCount: ServerLimits.headerFields)))

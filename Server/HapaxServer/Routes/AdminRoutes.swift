@@ -107,13 +107,20 @@ struct AdminRoutes: Sendable {
     }
 
     func addKey(_ request: Request) async throws -> Response {
-        try await perform(request, ["kind", "project", "name", "read_only", "expires_in_days"]) { body in
+        try await perform(request, ["kind", "project", "name", "read_only", "origins", "expires_in_days"]) { body in
             guard let kind = KeyKind(rawValue: try body.needed("kind", body.text)) else {
-                throw Registry.Problem.invalid(parameter: "kind", "must be write, server, read or admin")
+                throw Registry.Problem.invalid(parameter: "kind", "must be write, server, browser, read or admin")
             }
             return .addKey(
                 kind, project: try body.text("project"), name: try body.text("name") ?? "", isReadOnly: try body.flag("read_only"),
+                origins: try body.texts("origins") ?? [],
                 lasts: try body.days("expires_in_days", from: 1))
+        }
+    }
+
+    func setKey(_ request: Request, id: String) async throws -> Response {
+        try await perform(request, ["origins"]) { body in
+            .setKey(try Self.number(id), origins: try body.needed("origins", body.texts))
         }
     }
 
@@ -275,6 +282,18 @@ private struct AdminBody {
         case .string(let text): text
         case nil, .null: nil
         default: throw Registry.Problem.invalid(parameter: name, "must be a text")
+        }
+    }
+
+    func texts(_ name: String) throws -> [String]? {
+        switch members[name] {
+        case .array(let values):
+            try values.map { value in
+                guard case .string(let text) = value else { throw Registry.Problem.invalid(parameter: name, "must be a list of texts") }
+                return text
+            }
+        case nil, .null: nil
+        default: throw Registry.Problem.invalid(parameter: name, "must be a list of texts")
         }
     }
 

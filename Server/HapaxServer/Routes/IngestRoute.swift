@@ -17,51 +17,57 @@ struct IngestRoute: Sendable {
     /// Answers dry runs.
     let questions: Questions
 
+    /// A body, and what reads the unpacked one.
+    typealias Prepared<Source: EventSource> = (body: RequestBodyReader.Body, source: ([UInt8]) -> Source)
+
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
-        let sender = try sender(request)
+        let (sender, isFromPage) = try sender(of: request)
+        func prepare() async throws(RequestProblem) -> Prepared<BodyScan> {
+            let isLines = try isFromPage && isText(request) ? false : isLines(request)
+            return (try await RequestBodyReader.read(request), { BodyScan($0[...], isLines: isLines) })
+        }
         // The live view does not show what a dry run would refuse, since no event was sent to be stored.
-        if try isDryRun(request) {
-            let isLines = try isLines(request)
-            return try await dryRun(request, context, sender) { BodyScan($0[...], isLines: isLines) }
-        }
-        let (ingest, outcome, batchID) = try await store(request, context, sender) { () throws(RequestProblem) in
-            let isLines = try isLines(request)
-            return { BodyScan($0[...], isLines: isLines) }
-        }
+        if try isDryRun(request) { return try await dryRun(try await prepare(), context, sender) }
+        let (ingest, outcome, batchID) = try await store(request, context, sender, prepare)
         let receipt = Receipt(
             batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
             hint: ingest.hint)
         return Routes.response("application/json", receipt.encoded())
     }
 
-    /// Whose events a request brings.
-    ///
-    /// - Parameter addresses: Keys that stand in its address.
-    func sender(_ request: Request, inAddress addresses: [String] = []) throws(RequestProblem) -> Keys.Sender {
+    /// Whose events a request brings. A page puts its key into the address and calls its body text: then the browser asks for no leave
+    /// before each request (https://fetch.spec.whatwg.org/#cors-safelisted-request-header).
+    private func sender(of request: Request) throws(RequestProblem) -> (Keys.Sender, isFromPage: Bool) {
+        let (authorization, origin) = (request.headers[.authorization], request.headers[.origin])
         do throws(RequestProblem) {
-            let authorization = request.headers[.authorization]
-            return try addresses.isEmpty ? keys.sender(authorization) : keys.sender(authorization, inAddress: addresses)
+            guard authorization == nil, let query = request.uri.query, query.contains("key="),
+                let key = try QueryParameters(query, known: ["key"], ignoresOthers: true).text("key")
+            else { return (try keys.sender(authorization, from: origin), false) }
+            return (try keys.sender(key: key, isPublic: true, from: origin), true)
         } catch {
-            if error.code == .unknownKey { live.keyWasUnknown() }
-            throw error
+            throw noted(error)
         }
+    }
+
+    /// Counts a key that is not known.
+    func noted(_ problem: RequestProblem) -> RequestProblem {
+        if problem.code == .unknownKey { live.keyWasUnknown() }
+        return problem
     }
 
     /// Stores the events of a body.
     ///
     /// - Parameters:
     ///   - comparesDerived: See ``IngestRequest/comparesDerived``.
-    ///   - prepare: Called before the body is read; gives what reads the unpacked one.
+    ///   - prepare: Reads the body.
     func store<Source: EventSource>(
         _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
-        _ prepare: () throws(RequestProblem) -> ([UInt8]) -> Source
+        _ prepare: () async throws(RequestProblem) -> Prepared<Source>
     ) async throws(RequestProblem) -> (IngestRequest, IngestOutcome, batchID: EventID?) {
         do throws(RequestProblem) {
-            let source = try prepare()
             // A small body may hold no events, but what a device says of itself: that is known once it has been read.
             if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
-            let (ingest, batchID) = try await unpack(
-                try await RequestBodyReader.read(request), context, sender, comparesDerived: comparesDerived, source)
+            let (ingest, batchID) = try await unpack(try await prepare(), context, sender, comparesDerived: comparesDerived)
             if ingest.count > 0 { try takeRate(of: sender, ingest.count) }
             let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
             if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
@@ -89,16 +95,15 @@ struct IngestRoute: Sendable {
 
     /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
-        _ body: RequestBodyReader.Body, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
-        _ source: ([UInt8]) -> some EventSource
+        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
-        try writer.checkRoom(for: body.bytes.count)
+        try writer.checkRoom(for: prepared.body.bytes.count)
         return try await turns.run(sender.projectID) { (turn) throws(RequestProblem) in
             // Without a connection the answer would not be read, and the sender sends the events again.
             guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
-            let bytes = try RequestBodyReader.unpacked(body)
+            let bytes = try RequestBodyReader.unpacked(prepared.body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
-            var scan = source(bytes)
+            var scan = prepared.source(bytes)
             var request = IngestRequest(
                 projectID: sender.projectID, derivedIDs: comparesDerived ? .taken : sender.derivedIDs, blocked: sender.blocked,
                 comparesDerived: comparesDerived, bodyBytes: bytes.count)
@@ -119,13 +124,11 @@ struct IngestRoute: Sendable {
     }
 
     func dryRun(
-        _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
-        _ source: ([UInt8]) -> some EventSource
+        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false
     ) async throws(RequestProblem) -> Response {
-        let body = try await RequestBodyReader.read(request)
         let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in
             let place = turn.place
-            let request = try await unpack(body, context, sender, comparesDerived: comparesDerived, source).0
+            let request = try await unpack(prepared, context, sender, comparesDerived: comparesDerived).0
             return try await verdicts(
                 on: request,
                 QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead, hasLeft: { !context.isConnected }))
@@ -185,10 +188,14 @@ struct IngestRoute: Sendable {
         return try parameters.parse("dry_run", "must be true; without it events are stored") { $0 == "true" ? true : nil } ?? false
     }
 
+    private func mediaType(_ request: Request) -> String {
+        (request.headers[.contentType] ?? "").prefix { $0 != ";" }.lowercased().filter { $0 != " " }
+    }
+
+    private func isText(_ request: Request) -> Bool { mediaType(request) == "text/plain" }
+
     private func isLines(_ request: Request) throws(RequestProblem) -> Bool {
-        let field = request.headers[.contentType] ?? ""
-        let type = field.prefix { $0 != ";" }.lowercased().filter { $0 != " " }
-        switch type {
+        switch mediaType(request) {
         case "application/json": return false
         case "application/x-ndjson": return true
         default:

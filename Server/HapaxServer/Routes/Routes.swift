@@ -36,11 +36,13 @@ struct Routes {
             ],
             answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
+        add("/v1/events", .options) { _, _ in Response(status: .noContent) }
         let senders = SenderRoutes(ingest: ingest, currentTime: currentTime)
         for format in SenderFormat.all {
             for (path, type) in format.paths {
                 for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
                     add(path, .post) { request, context in try await senders.respond(to: request, context, format, type: type) }
+                    add(path, .options) { _, _ in Response(status: .noContent) }
                 }
             }
         }
@@ -73,6 +75,9 @@ struct Routes {
         }
         add("/v1/admin/keys", .get) { request, _ in try await admin.keys(request) }
         add("/v1/admin/keys", .post) { request, _ in try await admin.addKey(request) }
+        add("/v1/admin/keys/{id}", .patch) { request, context in
+            try await admin.setKey(request, id: context.parameters.get("id") ?? "")
+        }
         add("/v1/admin/keys/{id}", .delete) { request, context in
             try await admin.revokeKey(request, id: context.parameters.get("id") ?? "")
         }

@@ -15,8 +15,8 @@ struct SenderRoutes: Sendable {
         -> Response
     {
         do throws(RequestProblem) { return try await answer(request, context, format, type: type) } catch {
-            let isUnknown = error.code == .unknownKey
-            var problem = isUnknown ? RequestProblem(.unknownKey, detail: "\(error.detail). \(Self.places)") : error
+            var problem = ingest.noted(error)
+            if problem.detail == KeyTable.noKnownKey.detail { problem = Self.noKnownKey }
             problem.isForSender = true
             problem.retryAfter = problem.retryAfter ?? format.retryAfter
             throw problem
@@ -28,12 +28,14 @@ struct SenderRoutes: Sendable {
     {
         let parameters = try QueryParameters(request.uri.query, known: [format.keyParameter], ignoresOthers: true)
         let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }, parameters.text(format.keyParameter)]
-        let (sender, arrival) = (try ingest.sender(request, inAddress: addresses.compactMap(\.self)), currentTime())
-        let source = { (bytes: [UInt8]) in
-            SenderBody(bytes, format, type: type, sender.isServer ? .secret : .public, arrival: arrival)
+        let arrival = currentTime()
+        let (sender, body) = try await self.sender(of: request, format, inAddress: addresses.compactMap(\.self))
+        func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
+            let body = if let body { body } else { try await RequestBodyReader.readForeign(request) }
+            return (body, { SenderBody($0, format, type: type, sender.isServer ? .secret : .public, arrival: arrival) })
         }
-        if try ingest.isDryRun(request) { return try await ingest.dryRun(request, context, sender, comparesDerived: true, source) }
-        let (ingested, outcome, _) = try await ingest.store(request, context, sender, comparesDerived: true) { source }
+        if try ingest.isDryRun(request) { return try await ingest.dryRun(try await prepare(), context, sender, comparesDerived: true) }
+        let (ingested, outcome, _) = try await ingest.store(request, context, sender, comparesDerived: true, prepare)
         let counts = Dictionary(grouping: outcome.results, by: \.outcome).mapValues(\.count)
         // The SDK cannot send one event again: of the whole request, what was stored is a duplicate then.
         if let again = counts[.retry], again > 0 {
@@ -42,8 +44,42 @@ struct SenderRoutes: Sendable {
         return Routes.response("application/json", Self.success(outcome, counts, hint: ingested.hint, now: arrival))
     }
 
-    private static let places =
-        "It is read in Authorization (Basic, as name or password, or Bearer), in front of the path (/k/KEY/...) and in the query, not in the body"
+    private static let noKnownKey = RequestProblem(
+        .unknownKey, detail: "no known key stands in Authorization (Basic or Bearer), the path (/k/KEY/...), the query or the body")
+
+    /// Whose events a request brings: what the address and the header say counts more than the body.
+    ///
+    /// - Returns: Also the body, if it had to be read for that.
+    private func sender(of request: Request, _ format: SenderFormat, inAddress addresses: [String]) async throws(RequestProblem)
+        -> (Keys.Sender, RequestBodyReader.Body?)
+    {
+        let origin = request.headers[.origin]
+        let refusal: RequestProblem
+        do throws(RequestProblem) {
+            return (try ingest.keys.sender(request.headers[.authorization], inAddress: addresses, from: origin), nil)
+        } catch {
+            guard error.code == .unknownKey else { throw error }
+            refusal = error
+        }
+        let body = try await RequestBodyReader.readForeign(request)
+        // Whatever strangers send, they have one turn among the projects, and so much memory.
+        let charge = try strangers.take(body.bytes.count, of: Self.stranger)
+        let key = try await ingest.turns.run(Self.stranger) { _ throws(RequestProblem) in
+            SenderBody.key(in: try RequestBodyReader.unpacked(body), format)
+        }
+        _ = charge
+        do throws(RequestProblem) { return (try ingest.keys.sender(key: key ?? "", from: origin), body) } catch {
+            guard error.code == .unknownKey else { throw error }
+            // The more exact reason counts: that the key has expired, or is mistyped.
+            throw key == nil ? refusal : error
+        }
+    }
+
+    /// The project of whoever has not shown a key yet.
+    private static let stranger: Int32 = -1
+    /// Bodies that wait until their key has been looked for.
+    private let strangers = Budget(
+        limit: ServerLimits.strangersBytes, limitOfOne: ServerLimits.strangersBytes, what: "bodies whose key stands in them")
 
     /// One answer for the SDKs of all families: each reads another part of it. Success means that every event is accounted for; what was refused for good
     /// is listed here, under `/v1/refusals` and on the page.

@@ -41,6 +41,24 @@ package struct SenderBody: EventSource {
         ids = SenderIDs(format, door)
     }
 
+    /// The key that stands in a body, which may be anything; nil if none can be found.
+    package static func key(in body: [UInt8], _ format: SenderFormat) -> String? {
+        body.withUnsafeBufferPointer { bytes in
+            var (key, steps) = (String?.none, JSONSteps(bytes))
+            if bytes.starts(with: byteOrderMark) { steps.position = byteOrderMark.count }
+            steps.skipWhitespace()
+            let cursor = JSONCursor(bytes)
+            _ = steps.object(&key) { key, member in
+                guard format.bodyRole(of: member.key, in: cursor) == .key else { return }
+                var value = JSONSteps(bytes, at: member.value.lowerBound)
+                key = value.string().flatMap { cursor.withUnescaped($0) { String(decoding: $0, as: UTF8.self) } } ?? key
+            }
+            return key
+        }
+    }
+
+    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
     package mutating func next(_ take: BodyScan.Take) throws(BodyProblem) -> Bool {
         let body = body
         let result: Result<Bool, BodyProblem> = body.withUnsafeBufferPointer { bytes in
@@ -73,7 +91,7 @@ package struct SenderBody: EventSource {
     }
 
     private mutating func member(_ steps: inout JSONSteps, isFirst: Bool) throws(BodyProblem) {
-        if isFirst, steps.bytes.starts(with: [0xEF, 0xBB, 0xBF]) { steps.position = 3 }
+        if isFirst, steps.bytes.starts(with: Self.byteOrderMark) { steps.position = Self.byteOrderMark.count }
         steps.skipWhitespace()
         if isFirst {
             guard steps.skip(UInt8(ascii: "{")) else { throw BodyProblem("the body must be one JSON object") }
@@ -111,7 +129,7 @@ package struct SenderBody: EventSource {
         case .sentAt:
             var text = JSONSteps(steps.bytes, at: value.lowerBound)
             envelope.sentAt = text.string().flatMap { cursor.withUnescaped($0) { SenderTime.milliseconds($0) } }
-        case .dropped: break
+        case .key, .dropped: break
         }
     }
 
@@ -149,7 +167,7 @@ package struct SenderBody: EventSource {
     private func single(_ bytes: UnsafeBufferPointer<UInt8>) -> (range: Range<Int>, fields: SenderEvent?) {
         guard bytes.count <= SenderEvent.maximumBytes else { return (0..<bytes.count, nil) }
         var steps = JSONSteps(bytes)
-        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { steps.position = 3 }
+        if bytes.starts(with: Self.byteOrderMark) { steps.position = Self.byteOrderMark.count }
         steps.skipWhitespace()
         return (0..<bytes.count, SenderEvent(&steps, format))
     }

@@ -3,7 +3,7 @@ extension SenderFormat {
     static let amplitude = SenderFormat(
         via: "amplitude",
         body: [
-            ("events", .events), ("client_upload_time", .sentAt), ("api_key", .dropped), ("options", .dropped),
+            ("events", .events), ("client_upload_time", .sentAt), ("api_key", .key), ("options", .dropped),
             ("request_metadata", .dropped),
         ],
         event: [

@@ -2,11 +2,11 @@ extension SenderFormat {
     /// PostHog's SDKs for servers (https://posthog.com/docs/api/capture). Those in browsers and on phones pack their bodies otherwise.
     static let posthog = SenderFormat(
         via: "posthog",
-        body: [("batch", .events), ("sent_at", .sentAt), ("api_key", .dropped)],
+        body: [("batch", .events), ("sent_at", .sentAt), ("api_key", .key), ("token", .key)],
         event: [
             ("uuid", .id), ("event", .name), ("timestamp", .time(rank: 0)), ("distinct_id", .user(rank: 0)),
             ("properties", .properties(rank: 0)),
-            ("sent_at", .dropped), ("api_key", .dropped),
+            ("sent_at", .dropped), ("api_key", .dropped), ("token", .dropped),
         ],
         paths: ["/batch", "/capture", "/e", "/i/v0/e"].map { ($0, "") },
         // Its SDKs count failures, and some give everything up at the fourth.

@@ -4,7 +4,7 @@ extension SenderFormat {
     static let segment = SenderFormat(
         via: "segment",
         body: [
-            ("batch", .events), ("sentAt", .sentAt), ("context", .shared), ("integrations", .shared), ("writeKey", .dropped),
+            ("batch", .events), ("sentAt", .sentAt), ("context", .shared), ("integrations", .shared), ("writeKey", .key),
             ("receivedAt", .dropped),
         ],
         event: [

@@ -21,6 +21,8 @@ package struct SenderFormat: Sendable {
         case sentAt
         /// Belongs to each event.
         case shared
+        /// Says whose events they are, if nothing else does.
+        case key
         case dropped
     }
 

@@ -266,6 +266,10 @@ enum PostgresSchema {
                 );
                 ALTER TABLE keys DROP CONSTRAINT keys_kind_check, DROP CONSTRAINT keys_check;
                 """),
+        Migration(
+            name: "015_origins",
+            change: "adds the pages that may use a key",
+            sql: "ALTER TABLE keys ADD COLUMN origins text NOT NULL DEFAULT ''"),
     ]
 
     /// The names of the migrations that the schema has had.

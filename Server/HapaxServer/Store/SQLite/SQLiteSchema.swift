@@ -256,6 +256,9 @@ enum SQLiteSchema {
                     ALTER TABLE new_keys RENAME TO keys;
                     """)
         }
+        add("013_origins", "adds the pages that may use a key") { db in
+            try db.execute(sql: "ALTER TABLE keys ADD COLUMN origins TEXT NOT NULL DEFAULT ''")
+        }
     }
 
     /// The bucket of an id, as ``EventID/bucket`` has it.
