@@ -130,11 +130,11 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types", condition: server),
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: server),
             ],
-            path: "Server/HapaxServer",
+            path: "Server/HapaxServer", exclude: ["Script/hapax.js"],
             resources: [
                 "page.html", "page.css", "page.js", "rows.js", "live.js", "analysis.js", "report.js", "find.js", "trust.js", "storage.js",
                 "sections.js",
-            ].map { .embedInCode("Page/\($0)") },
+            ].map { .embedInCode("Page/\($0)") } + [.embedInCode("Script/hapax.min.js")],
             swiftSettings: strict
         ),
         .executableTarget(

@@ -57,6 +57,7 @@ struct Routes {
         add("/v1/reports/breakdown", .get) { request, context in try await reports.breakdown(request, context) }
         add("/v1/reports/funnel", .get) { request, context in try await reports.funnel(request, context) }
         add("/v1/reports/retention", .get) { request, context in try await reports.returns(request, context) }
+        add("/hapax.js", .get) { request, _ in ScriptRoute.respond(to: request) }
         let trust = TrustRoutes(questions: questions)
         add("/v1/trust", .get) { request, context in try await trust.trust(request, context) }
         add("/v1/installs", .get) { request, context in try await trust.installs(request, context) }
