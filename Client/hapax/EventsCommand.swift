@@ -18,10 +18,11 @@ struct EventsCommand: AsyncParsableCommand {
             Examples:
               hapax events --user customer-1 --where plan:pro --from 2026-11-01
               hapax events 01980000-0000-7000-8000-000000000002 --json
+              hapax events order-17
             """)
 
-    @Argument(help: ArgumentHelp("An event's id.", valueName: "id"))
-    var id: EventID?
+    @Argument(help: ArgumentHelp("An event's id, or the text that another vendor's SDK has given it.", valueName: "id"))
+    var id: String?
 
     @Option(help: ArgumentHelp("Only events of this name.", valueName: "name"))
     var event: String?
@@ -46,9 +47,13 @@ struct EventsCommand: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let answer = try await reading.answer(id.map { "v1/events/\($0)" } ?? "v1/events", id == nil ? filters : [])
+        let answer = try await reading.answer(id.map { "v1/events/\(Self.encoded($0))" } ?? "v1/events", id == nil ? filters : [])
         guard let line = EventLine(answer[...]) else { throw ReadOptions.foreignAnswer() }
         if id != nil { try tellOne(line, answer) } else { try tellAll(line, answer) }
+    }
+
+    private static func encoded(_ id: String) -> String {
+        id.addingPercentEncoding(withAllowedCharacters: .alphanumerics.union(CharacterSet(charactersIn: "-._~"))) ?? id
     }
 
     private var filters: [(String, String?)] {

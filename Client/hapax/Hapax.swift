@@ -38,7 +38,7 @@ struct Hapax: AsyncParsableCommand {
         version: HapaxVersion.current,
         subcommands: [
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
-            IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self, ReconcileCommand.self,
+            IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self, ReconcileCommand.self, SendersCommand.self,
             ExportCommand.self,
         ])
 

@@ -103,7 +103,6 @@ struct ReadRoutesTests {
             ("/v1/export?happened_from=2026-01-02&happened_to=2026-01-01", "happened_to"), ("/v1/reports/daily?by=event", "by"),
             ("/v1/events?where=plan", "where"), ("/v1/events?after=x", "after"), ("/v1/events?after=1.x", "after"),
             ("/v1/events?event=%ff", "event"),
-            ("/v1/events?event=a%00b", "event"), ("/v1/events?event=%4", "event"), ("/v1/events?evnet=x", "evnet"), ("/v1/events/x", "id"),
             ("/v1/events/\(Sample.id(1))?limit=1", "limit"), ("/v1/names?to=x", "to"), ("/v1/refusals?limit=201", "limit"),
             ("/v1/users", "prefix"), ("/v1/users?prefix=a&limit=101", "limit"),
             ("/v1/refusals?after=-1", "after"), ("/v1/live?outcome=lost", "outcome"),

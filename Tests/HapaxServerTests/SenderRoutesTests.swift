@@ -157,6 +157,73 @@ struct SenderRoutesTests {
         }
     }
 
+    @Test(
+        "Who sends without numbers is counted by library and outcome, over a restart, and so are its refusals",
+        arguments: StoreUnderTest.Kind.allCases)
+    func sendersAreCounted(kind: StoreUnderTest.Kind) async throws {
+        let place = try await StoreUnderTest(kind)
+        let library = #""context":{"library":{"name":"analytics-python","version":"2.3.2"}},"properties":{}"#
+        @Sendable func senders(_ server: RunningServer) async throws -> String {
+            String(decoding: try await server.get("/v1/senders?from=2020-01-01").body, as: UTF8.self)
+        }
+        for round in 0..<2 {
+            try await RunningServer.run(on: try await place.open()) { server in
+                // What was written at the end of the first server.
+                if round == 1 { #expect(try await senders(server).contains(#""received":3,"stored":2,"#)) }
+                _ = try await send(
+                    Self.batch([Self.event("a", library), Self.event("b", library), Self.event("c", #""properties":{"x":NaN}"#)]),
+                    to: server)
+                let own = #"{"event_id":"0198d3b4-0000-7000-8000-000000000001","event":"e","time":1,"distinct_id":"u"}"#
+                _ = try await server.post("[\(own)]", headers: ["User-Agent": "curl/7.88.1"])
+                let refusals = String(decoding: try await server.get("/v1/refusals").body, as: UTF8.self)
+                #expect(refusals.contains(#""via":"segment""#))
+                let metrics = try await server.metrics()
+                #expect(metrics.contains(#"hapax_sender_events_total{project="shop",via="segment",outcome="rejected"} 1"#))
+            }
+        }
+        try await RunningServer.run(on: try await place.open()) { server in
+            let all = try await senders(server)
+            #expect(
+                all.contains(
+                    #""via":"segment","library":"analytics-python 2.3.2","#)
+                    && all.contains(
+                        #""received":6,"stored":2,"duplicates":2,"conflicts":0,"rejected":2,"expired":0,"retry":0}"#),
+                "\(all)")
+            #expect(all.contains(#""via":"events","library":"curl 7.88.1","#) && all.contains(#""received":2,"stored":1,"duplicates":1,"#))
+            #expect(try await server.get("/v1/senders?to=2020-01-01").body == Array(#"{"senders":[]}"#.utf8))
+            #expect(try await server.get("/v1/senders?from=x").status == 400)
+        }
+    }
+
+    @Test("Libraries beyond 200 of a day are counted together", arguments: StoreUnderTest.Kind.allCases)
+    func librariesAreLimited(kind: StoreUnderTest.Kind) async throws {
+        let place = try await StoreUnderTest(kind)
+        let store = try await place.open()
+        for batch in 0..<3 {
+            let days = SenderDays(store.sql, currentTime: { Sample.now })
+            for number in 0..<150 {
+                days.note([.stored: 1], of: .init(projectID: 1, via: "events", library: "library \(150 * batch + number)"))
+            }
+            try await days.write()
+        }
+        let turn = QuestionTurn(within: .seconds(60))
+        let senders = try await SenderDays(store.sql, currentTime: { Sample.now }).senders(of: 1, from: nil, to: nil, as: .question(turn))
+        #expect(senders.count == 201 && senders[0].library == "other" && senders[0].received == 250)
+        await store.close()
+    }
+
+    @Test("An event is found by the text that its SDK has given it", arguments: ["order-17", "ajs-next-1790000000000-x", "a/b ü?"])
+    func eventsAreFoundByText(text: String) async throws {
+        let place = try await StoreUnderTest(.sqlite)
+        try await RunningServer.run(on: try await place.open()) { server in
+            _ = try await send(Self.batch([Self.event(text)]), to: server)
+            let path = try #require(text.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
+            let found = try await server.get("/v1/events/\(path)")
+            #expect(found.status == 200 && String(decoding: found.body, as: UTF8.self).contains(#""state":"stored""#))
+            #expect(try await server.get("/v1/events/\(path)x").status == 404)
+        }
+    }
+
     @Test("A dry run stores nothing and says what would become of each event")
     func dryRunStoresNothing() async throws {
         try await RunningServer.run { server in

@@ -5,8 +5,10 @@ package struct IngestRequest: Sendable {
     package let projectID: Int32
     private let derivedIDs: DerivedIDRule
     private let blocked: BlockedUsers?
+    /// How another vendor's SDK has sent it; nil for events as ours.
+    let via: SenderFormat?
     /// Whether contents under one derived id are compared: a foreign sender's id is hashed into one and says nothing of who made it.
-    let comparesDerived: Bool
+    var comparesDerived: Bool { via != nil }
     /// The rows of the events that can be stored.
     package private(set) var rows = RowBatch()
     /// The events that cannot be stored.
@@ -48,12 +50,12 @@ package struct IngestRequest: Sendable {
     ///   - blocked: Whose events are refused.
     ///   - bodyBytes: The size of the body whose events follow.
     init(
-        projectID: Int32, derivedIDs: DerivedIDRule = .taken, blocked: BlockedUsers? = nil, comparesDerived: Bool = false, bodyBytes: Int
+        projectID: Int32, derivedIDs: DerivedIDRule = .taken, blocked: BlockedUsers? = nil, via: SenderFormat? = nil, bodyBytes: Int
     ) {
         self.projectID = projectID
         self.derivedIDs = derivedIDs
         self.blocked = blocked
-        self.comparesDerived = comparesDerived
+        self.via = via
         rows.reserve(bodyBytes)
     }
 

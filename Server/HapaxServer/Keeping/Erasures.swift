@@ -302,7 +302,7 @@ package struct Erasures: Sendable {
 
     /// All that is noted by project, each after those that refer to it.
     private static let tablesOfProject =
-        ["installs"] + ReportTables.all + ["removals", "keys", "blocked_users", "derived_ids", "erasures", "projects"]
+        ["installs"] + ReportTables.all + ["removals", "keys", "blocked_users", "derived_ids", "sender_days", "erasures", "projects"]
 
     /// Does an erasure, or waits for the server that does it.
     ///

@@ -9,6 +9,8 @@ package final class ServerMetrics: Sendable {
     private struct Counts {
         /// By project.
         var events: [Int32: Events] = [:]
+        /// Of senders without numbers, by project and protocol.
+        var senders: [Int32: [String: [Int]]] = [:]
         var refusals: [RequestProblem.Code: Int] = [:]
         /// By method and route.
         var requests: [String: Histogram] = [:]
@@ -46,7 +48,8 @@ package final class ServerMetrics: Sendable {
     /// When upkeep last succeeded; nil if it has not yet.
     var lastUpkeep: Timestamp? { counts.withLock { $0.lastUpkeep } }
 
-    func answered(_ outcome: IngestOutcome, of projectID: Int32) {
+    /// - Parameter via: The protocol of a sender without numbers; nil for an install.
+    func answered(_ outcome: IngestOutcome, of projectID: Int32, via: String? = nil) {
         counts.withLock { counts in
             counts.received += outcome.received
             var events = counts.events.removeValue(forKey: projectID) ?? Events()
@@ -56,6 +59,11 @@ package final class ServerMetrics: Sendable {
                 if result.outcome == .rejected, let reason = result.reason { events.rejections[reason, default: 0] += 1 }
             }
             counts.events[projectID] = events
+            guard let via else { return }
+            var outcomes = counts.senders[projectID]?.removeValue(forKey: via) ?? Events().outcomes
+            outcomes[Receipt.Outcome.stored.index] += outcome.stored
+            for result in outcome.results { outcomes[result.outcome.index] += 1 }
+            counts.senders[projectID, default: [:]][via] = outcomes
         }
     }
 
@@ -78,6 +86,15 @@ package final class ServerMetrics: Sendable {
             projects.flatMap { id, name in
                 Receipt.Outcome.allCases.map { outcome in
                     ([("project", name), ("outcome", outcome.rawValue)], Double(counts.events[id]?.outcomes[outcome.index] ?? 0))
+                }
+            })
+        exposition.add(
+            .counter, "hapax_sender_events_total", "Events of senders without numbers, by project, protocol and outcome.",
+            projects.flatMap { id, name in
+                (counts.senders[id] ?? [:]).sorted { $0.key < $1.key }.flatMap { via, outcomes in
+                    Receipt.Outcome.allCases.map { outcome in
+                        ([("project", name), ("via", via), ("outcome", outcome.rawValue)], Double(outcomes[outcome.index]))
+                    }
                 }
             })
         exposition.add(

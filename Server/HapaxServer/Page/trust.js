@@ -9,7 +9,10 @@ function verdict(t) {
 }
 
 const trust = refreshed(15, {
-  question: (signal) => askJSON("v1/trust", {}, signal),
+  async question(signal) {
+    const [books, { senders }] = await Promise.all([askJSON("v1/trust", {}, signal), askJSON("v1/senders", {}, signal)]);
+    return { ...books, senders };
+  },
 
   draw() {
     const t = this.answer;
@@ -38,6 +41,9 @@ const trust = refreshed(15, {
       ["Too many gaps to keep track of", t.unknown.installs ? `${things(t.unknown.installs, "install")}, ${grouped(t.unknown.events)} given` : null],
       ["Numbers given twice", t.repeated ? `${grouped(t.repeated)}: a queue was copied, or restored from a copy` : null],
     ]).children);
+    $("trust-senders").hidden = t.senders.length === 0;
+    $("trust-senders").tBodies[0].replaceChildren(...t.senders.map((sender) => el("tr", {}, el("th", { scope: "row" }, shown(sender.library || "unnamed")), el("td", {}, sender.via),
+      ...[sender.received, sender.stored, sender.duplicates, sender.conflicts + sender.rejected + sender.expired].map((number) => el("td", { class: "number" }, grouped(number))), el("td", {}, sender.last_day))));
     speak(verdict(t));
   },
 });

@@ -66,13 +66,14 @@ package struct IngestApplication: Service {
         let metrics = ServerMetrics()
         let writer = GroupCommitWriter(store: store, metrics: metrics, heldBytes: options.limits.heldBytes, logger: logger)
         let live = Live(currentTime: currentTime)
+        let senders = SenderDays(store.sql, currentTime: currentTime)
         let connections = Connections(limits: options.limits)
         let readiness = ReadinessProbe(store: store)
         let watch = StoreWatch(store: store, readiness: readiness, logger: logger)
         let isStoreThere: @Sendable () async -> Bool = { await watch.look() }
         let log = AccessLog(logger: logger, proxies: options.proxies) { access.projectName($0) }
         let routes = Routes(
-            keys: access, admin: admin, writer: writer, store: store, live: live, zones: zones, limits: options.limits,
+            keys: access, admin: admin, writer: writer, store: store, live: live, senders: senders, zones: zones, limits: options.limits,
             metrics: metrics, watch: watch, readiness: readiness, connections: connections, certificate: certificate, logger: logger,
             currentTime: currentTime)
         var listeners: [any Service] = []
@@ -107,6 +108,7 @@ package struct IngestApplication: Service {
             Periodic(every: ServerLimits.upkeepInterval, afterFailure: ServerLimits.upkeepIntervalAfterFailure) {
                 try await upkeep.perform()
             },
+            Periodic(every: ServerLimits.settingsInterval, beginsAtOnce: false) { try await senders.write() },
             // What other servers have changed. While the store does not answer, requests are refused and logged.
             Periodic(every: ServerLimits.refreshInterval, beginsAtOnce: false) { [store] in try await store.refresh() },
         ]
@@ -132,6 +134,8 @@ package struct IngestApplication: Service {
             await store.close()
             throw error
         }
+        // Where the store does not answer, the last seconds' counts are lost.
+        try? await senders.write()
         await store.close()
     }
 

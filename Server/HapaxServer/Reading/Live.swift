@@ -34,9 +34,9 @@ package final class Live: Sendable {
     }
 
     /// A whole request of a project has been refused. Only 4xx other than 429 are kept: the others are not about the request.
-    func refused(_ projectID: Int32, _ problem: RequestProblem) {
+    func refused(_ projectID: Int32, _ problem: RequestProblem, via: String? = nil) {
         guard (400..<500).contains(problem.code.status), problem.code.status != 429 else { return }
-        let refusal = LiveFeed.Refusal(at: now, reason: problem.code.rawValue, detail: problem.detail, isRequest: true)
+        let refusal = LiveFeed.Refusal(at: now, reason: problem.code.rawValue, detail: problem.detail, isRequest: true, via: via)
         feed.withLock { $0.refused(projectID, refusal, .now) }
     }
 
@@ -122,7 +122,8 @@ extension LiveFeed.Refusal {
             (name, bytes) = (refusal.name, refusal.wire)
         }
         self.init(
-            at: now, reason: result.reason ?? result.outcome.rawValue, detail: result.detail ?? "", eventID: result.eventID,
+            at: now, reason: result.reason ?? result.outcome.rawValue, detail: result.detail ?? "", via: request.via?.via,
+            eventID: result.eventID,
             name: name.isEmpty ? nil : String(decoding: name.prefix(ServerLimits.refusedBytes), as: UTF8.self),
             sample: Array(bytes.prefix(ServerLimits.refusedBytes)))
     }

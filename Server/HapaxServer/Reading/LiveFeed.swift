@@ -24,6 +24,8 @@ struct LiveFeed {
         var reason: String
         var detail: String
         var isRequest = false
+        /// ``SenderFormat/via``; nil for what was sent as ours.
+        var via: String?
         var eventID: EventID?
         var name: String?
         /// The event's first bytes.

@@ -11,6 +11,7 @@ struct IngestRoute: Sendable {
     let writer: GroupCommitWriter
     let metrics: ServerMetrics
     let live: Live
+    let senders: SenderDays
     let turns = Turns.work()
     let dryRuns = Turns.dryRuns()
     private let rates = Locked(RateLimits())
@@ -58,24 +59,26 @@ struct IngestRoute: Sendable {
     /// Stores the events of a body.
     ///
     /// - Parameters:
-    ///   - comparesDerived: See ``IngestRequest/comparesDerived``.
+    ///   - via: See ``IngestRequest/via``.
     ///   - prepare: Reads the body.
     func store<Source: EventSource>(
-        _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false,
+        _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, via: SenderFormat? = nil,
         _ prepare: () async throws(RequestProblem) -> Prepared<Source>
     ) async throws(RequestProblem) -> (IngestRequest, IngestOutcome, batchID: EventID?) {
         do throws(RequestProblem) {
             // A small body may hold no events, but what a device says of itself: that is known once it has been read.
             if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
-            let (ingest, batchID) = try await unpack(try await prepare(), context, sender, comparesDerived: comparesDerived)
+            let (ingest, batchID) = try await unpack(try await prepare(), context, sender, via: via)
             if ingest.count > 0 { try takeRate(of: sender, ingest.count) }
             let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
             if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
-            metrics.answered(outcome, of: sender.projectID)
+            let source = ingest.source(agent: request.headers[.userAgent])
+            if let source { senders.note(outcome.counts, of: source) }
+            metrics.answered(outcome, of: sender.projectID, via: source?.via)
             live.answered(ingest, outcome)
             return (ingest, outcome, batchID)
         } catch {
-            live.refused(sender.projectID, error)
+            live.refused(sender.projectID, error, via: via?.via)
             throw error
         }
     }
@@ -95,7 +98,7 @@ struct IngestRoute: Sendable {
 
     /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
-        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool
+        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, via: SenderFormat?
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: prepared.body.bytes.count)
         return try await turns.run(sender.projectID) { (turn) throws(RequestProblem) in
@@ -105,8 +108,8 @@ struct IngestRoute: Sendable {
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
             var scan = prepared.source(bytes)
             var request = IngestRequest(
-                projectID: sender.projectID, derivedIDs: comparesDerived ? .taken : sender.derivedIDs, blocked: sender.blocked,
-                comparesDerived: comparesDerived, bodyBytes: bytes.count)
+                projectID: sender.projectID, derivedIDs: via == nil ? sender.derivedIDs : .taken, blocked: sender.blocked, via: via,
+                bodyBytes: bytes.count)
             var read = 0
             while try next(&scan, &request) {
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }
@@ -124,11 +127,11 @@ struct IngestRoute: Sendable {
     }
 
     func dryRun(
-        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, comparesDerived: Bool = false
+        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, via: SenderFormat? = nil
     ) async throws(RequestProblem) -> Response {
         let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in
             let place = turn.place
-            let request = try await unpack(prepared, context, sender, comparesDerived: comparesDerived).0
+            let request = try await unpack(prepared, context, sender, via: via).0
             return try await verdicts(
                 on: request,
                 QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead, hasLeft: { !context.isConnected }))

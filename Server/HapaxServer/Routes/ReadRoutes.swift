@@ -1,3 +1,4 @@
+import Foundation
 import HTTPTypes
 import HapaxModel
 import Hummingbird
@@ -7,6 +8,7 @@ import Hummingbird
 struct ReadRoutes: Sendable {
     let questions: Questions
     let live: Live
+    let senders: SenderDays
 
     // MARK: - The key itself
 
@@ -34,11 +36,18 @@ struct ReadRoutes: Sendable {
 
     func event(_ request: Request, id text: String) async throws -> Response {
         let (_, projectID, _) = try questions.accept(request, [])
-        guard let id = EventID(uuidString: text) else { throw RequestProblem.parameter("id", "must be a UUID") }
+        // Another vendor's SDK gives texts of its own, from which ids are made.
+        let id = EventID(uuidString: text)
+        let text = text.removingPercentEncoding ?? text
+        guard text.utf8.count <= ServerLimits.parameterBytes else { throw RequestProblem.parameter("id", "is too long") }
+        let ids = id.map { [$0] } ?? SenderFormat.ids(of: text)
         var writer = JSONWriter()
-        if let event = try await questions.reading({ () throws(StoreError) in
-            try await questions.store.reader.event(EventKey(id: id, projectID: projectID))
-        }) {
+        for id in ids {
+            guard
+                let event = try await questions.reading({ () throws(StoreError) in
+                    try await questions.store.reader.event(EventKey(id: id, projectID: projectID))
+                })
+            else { continue }
             writer.object { writer in
                 writer.member("state", "stored")
                 writer.members(of: event)
@@ -46,14 +55,14 @@ struct ReadRoutes: Sendable {
             return try questions.answer(writer.bytes, to: projectID)
         }
         let (latest, since) = live.refusals(of: projectID)
-        if let refusal = latest.first(where: { $0.eventID == id }) {
+        if let refusal = latest.first(where: { $0.eventID.map(ids.contains) ?? false }) {
             writer.object { writer in
                 writer.member("state", "refused")
                 writer.members(of: refusal)
             }
             return try questions.answer(writer.bytes, to: projectID)
         }
-        if id.bucket >= 0, id.bucket < questions.store.horizon {
+        if let id, id.bucket >= 0, id.bucket < questions.store.horizon {
             throw RequestProblem(.expired, detail: "events of that day are no longer kept")
         }
         throw RequestProblem(
@@ -145,6 +154,34 @@ struct ReadRoutes: Sendable {
         return try questions.answer(writer.bytes, to: projectID)
     }
 
+    func senders(_ request: Request, _ context: IngestContext) async throws -> Response {
+        let (parameters, projectID, _) = try questions.accept(request, ["from", "to"])
+        func day(_ name: String) throws(RequestProblem) -> CalendarDay? {
+            try parameters.parse(name, "must be a day, as in 2026-11-25") { CalendarDay($0) }
+        }
+        let (from, to) = (try day("from"), try day("to"))
+        let found = try await questions.heavily(for: context, of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
+            turn throws(StoreError) in try await senders.senders(of: projectID, from: from, to: to, as: .question(turn))
+        }
+        var writer = JSONWriter()
+        writer.object { writer in
+            writer.member("senders", list: found) { writer, sender in
+                writer.object { writer in
+                    writer.member("via", sender.via)
+                    writer.member("library", sender.library)
+                    writer.member("first_day", sender.firstDay)
+                    writer.member("last_day", sender.lastDay)
+                    writer.member("received", sender.received)
+                    for (name, events) in sender.figures {
+                        writer.member(named: name)
+                        writer.integer(events)
+                    }
+                }
+            }
+        }
+        return try questions.answer(writer.bytes, to: projectID)
+    }
+
     func refusals(_ request: Request) throws -> Response {
         let (parameters, projectID, holder) = try questions.accept(request, ["limit", "after"])
         let limit = try parameters.count("limit", upTo: ServerLimits.refusals, default: ServerLimits.refusals)
@@ -178,6 +215,7 @@ extension JSONWriter {
         member("what", refusal.isRequest ? "request" : "event")
         member("reason", refusal.reason)
         member("detail", refusal.detail)
+        if let via = refusal.via { member("via", via) }
         member("event_id", refusal.eventID)
         member("name", refusal.name)
         member("sample")

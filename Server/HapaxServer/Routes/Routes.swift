@@ -14,7 +14,8 @@ struct Routes {
     let page: MetricsPage
 
     init(
-        keys: Keys, admin: AdminRoutes, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone],
+        keys: Keys, admin: AdminRoutes, writer: GroupCommitWriter, store: any EventStore, live: Live, senders: SenderDays,
+        zones: [Int32: ReportZone],
         limits: ServerLimits,
         metrics: ServerMetrics, watch: StoreWatch, readiness: ReadinessProbe, connections: Connections, certificate: Certificate?,
         logger: Logger, currentTime: @escaping @Sendable () -> Int64
@@ -22,8 +23,9 @@ struct Routes {
         checksHost = keys.holdsDemoKeys
         let failures = FailureLog("The store could not be read", recovery: "The store can be read again", logger: logger)
         let questions = Questions(keys: keys, store: store, limits: limits, failures: failures)
-        let reading = ReadRoutes(questions: questions, live: live)
-        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, questions: questions)
+        let reading = ReadRoutes(questions: questions, live: live, senders: senders)
+        let ingest = IngestRoute(
+            keys: keys, store: store, writer: writer, metrics: metrics, live: live, senders: senders, questions: questions)
         let reports = ReportRoutes(
             questions: questions, database: store.sql, zones: zones, currentTime: currentTime)
         let export = ExportRoute(questions: questions)
@@ -37,11 +39,11 @@ struct Routes {
             answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .options) { _, _ in Response(status: .noContent) }
-        let senders = SenderRoutes(ingest: ingest, currentTime: currentTime)
+        let others = SenderRoutes(ingest: ingest, currentTime: currentTime)
         for format in SenderFormat.all {
             for (path, type) in format.paths {
                 for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
-                    add(path, .post) { request, context in try await senders.respond(to: request, context, format, type: type) }
+                    add(path, .post) { request, context in try await others.respond(to: request, context, format, type: type) }
                     add(path, .options) { _, _ in Response(status: .noContent) }
                 }
             }
@@ -51,6 +53,7 @@ struct Routes {
         add("/v1/key", .get) { request, _ in try reading.key(request) }
         add("/v1/names", .get) { request, context in try await reading.names(request, context) }
         add("/v1/users", .get) { request, context in try await reading.users(request, context) }
+        add("/v1/senders", .get) { request, context in try await reading.senders(request, context) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
         add("/v1/reports/daily", .get) { request, context in try await reports.daily(request, context) }
         add("/v1/reports/series", .get) { request, context in try await reports.series(request, context) }

@@ -34,8 +34,8 @@ struct SenderRoutes: Sendable {
             let body = if let body { body } else { try await RequestBodyReader.readForeign(request) }
             return (body, { SenderBody($0, format, type: type, sender.isServer ? .secret : .public, arrival: arrival) })
         }
-        if try ingest.isDryRun(request) { return try await ingest.dryRun(try await prepare(), context, sender, comparesDerived: true) }
-        let (ingested, outcome, _) = try await ingest.store(request, context, sender, comparesDerived: true, prepare)
+        if try ingest.isDryRun(request) { return try await ingest.dryRun(try await prepare(), context, sender, via: format) }
+        let (ingested, outcome, _) = try await ingest.store(request, context, sender, via: format, prepare)
         let counts = Dictionary(grouping: outcome.results, by: \.outcome).mapValues(\.count)
         // The SDK cannot send one event again: of the whole request, what was stored is a duplicate then.
         if let again = counts[.retry], again > 0 {

@@ -9,6 +9,7 @@ extension SenderFormat {
             ("sent_at", .dropped), ("api_key", .dropped), ("token", .dropped),
         ],
         paths: ["/batch", "/capture", "/e", "/i/v0/e"].map { ($0, "") },
+        libraries: ownLibrary,
         // Its SDKs count failures, and some give everything up at the fourth.
         retryAfter: 30)
 }

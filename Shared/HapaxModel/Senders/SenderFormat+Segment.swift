@@ -17,5 +17,6 @@ extension SenderFormat {
         paths: ["/v1/batch", "/v1/import", "/v1/b", "/beacon/v1/batch", "/sdk/batch"].map { ($0, "track") }
             + ["track", "identify", "page", "screen", "group", "alias"].flatMap { [("/v1/\($0)", $0), ("/v1/\($0.prefix(1))", $0)] }
             .filter { $0.0 != "/v1/b" },
-        named: "track", keyParameter: "writeKey", retryAfter: 10)
+        named: "track", keyParameter: "writeKey",
+        libraries: ["$via.context", "$via.batch.context"].map { ("\($0).library.name", "\($0).library.version") }, retryAfter: 10)
 }

@@ -40,10 +40,25 @@ package struct SenderFormat: Sendable {
     var named = ""
     /// The parameter of an address that may hold the key.
     package var keyParameter = "api_key"
+    /// Where a stored event says which library sent it, and of which version: properties, the first that is there.
+    package let libraries: [(name: String, version: String)]
     /// Seconds after which a refused request may come again.
     package let retryAfter: Int
 
+    /// The same of events that are sent as ours.
+    package static let ownLibrary = [(name: "$lib", version: "$lib_version")]
+
     package static let all = [segment, posthog, amplitude]
+
+    /// The ids that events may have whose SDK has given them this text, with whatever key; not of one that is an id only together with more.
+    package static func ids(of text: String) -> [EventID] {
+        var text = text
+        return text.withUTF8 { bytes in
+            all.filter { !$0.isScopedByAnonymous }.flatMap { format in
+                [SenderDoor.public, .secret].map { SenderIDs(format, $0).id(of: bytes) }
+            }
+        }
+    }
 
     /// What stands in front of a path that names the key, as in `/k/KEY/v1/batch`.
     package static let keyPrefix = "/k/"

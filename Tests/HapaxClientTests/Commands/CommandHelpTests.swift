@@ -12,6 +12,7 @@ struct CommandHelpTests {
         ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["identity", "pending"], ["tail"],
         ["events"],
         ["report", "daily"], ["report", "series"], ["report", "breakdown"], ["report", "funnel"], ["report", "retention"], ["reconcile"],
+        ["senders"],
         ["export"],
     ]
 

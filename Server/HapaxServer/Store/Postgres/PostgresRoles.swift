@@ -12,7 +12,7 @@ enum PostgresRoles {
                 GRANT SELECT, INSERT ON events, projects, audit TO \(name);
                 GRANT SELECT, INSERT, UPDATE ON installs TO \(name);
                 GRANT SELECT, INSERT, UPDATE, DELETE ON report_zones, report_bounds, report_progress, report_days, report_events, report_users,
-                  report_returns, report_late, report_late_progress, derived_ids TO \(name);
+                  report_returns, report_late, report_late_progress, derived_ids, sender_days TO \(name);
                 GRANT SELECT ON daily_report, events_with_late, kept_events, erasures TO \(name);
                 GRANT SELECT, UPDATE (last_used) ON keys TO \(name);
                 GRANT SELECT ON \(try PostgresPartitions.names(connection).sorted().joined(separator: ", ")) TO \(name);

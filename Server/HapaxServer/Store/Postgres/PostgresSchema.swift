@@ -270,6 +270,16 @@ enum PostgresSchema {
             name: "015_origins",
             change: "adds the pages that may use a key",
             sql: "ALTER TABLE keys ADD COLUMN origins text NOT NULL DEFAULT ''"),
+        Migration(
+            name: "016_senders",
+            change: "makes the table of what senders without numbers send",
+            sql: """
+                CREATE TABLE sender_days (
+                  project_id integer NOT NULL, day text NOT NULL, via text NOT NULL, library text NOT NULL, stored bigint NOT NULL,
+                  duplicates bigint NOT NULL, conflicts bigint NOT NULL, rejected bigint NOT NULL, expired bigint NOT NULL,
+                  retry bigint NOT NULL, PRIMARY KEY (project_id, day, via, library)
+                );
+                """),
     ]
 
     /// The names of the migrations that the schema has had.

@@ -259,6 +259,16 @@ enum SQLiteSchema {
         add("013_origins", "adds the pages that may use a key") { db in
             try db.execute(sql: "ALTER TABLE keys ADD COLUMN origins TEXT NOT NULL DEFAULT ''")
         }
+        add("014_senders", "makes the table of what senders without numbers send") { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE sender_days (
+                      project_id INTEGER NOT NULL, day TEXT NOT NULL, via TEXT NOT NULL, library TEXT NOT NULL, stored INTEGER NOT NULL,
+                      duplicates INTEGER NOT NULL, conflicts INTEGER NOT NULL, rejected INTEGER NOT NULL, expired INTEGER NOT NULL,
+                      retry INTEGER NOT NULL, PRIMARY KEY (project_id, day, via, library)
+                    ) WITHOUT ROWID;
+                    """)
+        }
     }
 
     /// The bucket of an id, as ``EventID/bucket`` has it.
