@@ -31,6 +31,8 @@ struct BrowserKeyTests {
             ("https://*.shop.example", "https://shop.example", false), ("https://*.shop.example", "https://evilshop.example", false),
             ("https://*.shop.example", "http://a.shop.example", false), ("https://*.shop.example", "https://a.shop.example:8443", false),
             ("https://*.shop.example", "https://.shop.example", false),
+            ("https://*.shop.example", "https://a.example https://x.shop.example", false),
+            ("https://*.shop.example", "https://a.example#.shop.example", false),
             ("https://shop.example", "https://shop.example.evil.example", false),
         ])
     func starsMatch(pattern: String, origin: String, matches: Bool) throws {
@@ -81,7 +83,7 @@ struct BrowserKeyTests {
     )
     func listedPagesSend(kind: StoreUnderTest.Kind) async throws {
         try await Self.run(kind) { server, key, _ in
-            for path in ["/v1/events?key=\(key)", "/v1/batch?writeKey=\(key)", "/k/\(key)/v1/batch"] {
+            for path in ["/v1/events?key=\(key)", "/v1/events/?key=\(key)", "/v1/batch?writeKey=\(key)", "/k/\(key)/v1/batch"] {
                 let body = path.contains("batch") ? #"{"batch":[{"event":"e","userId":"u","messageId":"m"}]}"# : Self.event
                 for (origin, status, allowed) in [
                     (Self.shop, 200, Self.shop), (nil, 200, nil), ("https://other.example", 403, "https://other.example"),

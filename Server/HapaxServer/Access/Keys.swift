@@ -19,6 +19,16 @@ final class Keys: Sendable {
         var keyID: Int32?
         /// nil: as many as the server can take.
         var eventsPerSecond: Int?
+        /// The pages that may use the key; nil for a key that is not for pages.
+        var origins: Origins?
+
+        /// - Parameter origin: Of the page that a request is from.
+        func check(_ origin: String?) throws(RequestProblem) {
+            guard let origin, let origins, !origins.contains(origin) else { return }
+            let way = keyID.map { "hapax-server keys set \($0) --origin adds it" } ?? "a browser key of your own is (docs/browsers.md)"
+            throw RequestProblem(
+                .wrongOrigin, detail: "the key is not for pages of \(String(origin.prefix(Keys.shownOrigin)).printable); \(way)")
+        }
     }
 
     /// Characters of an unlisted origin in a refusal.
@@ -81,9 +91,8 @@ final class Keys: Sendable {
     var projectNames: [String] { table.withLock { $0.projects.keys }.sorted() }
 
     /// - Parameter authorization: The header field; the schemes `Bearer` and `Basic`, in any case.
-    /// - Parameter origin: The page that the request is from.
-    func sender(_ authorization: String?, from origin: String? = nil) throws(RequestProblem) -> Sender {
-        try sender(key: Self.key(authorization) ?? "", from: origin)
+    func sender(_ authorization: String?) throws(RequestProblem) -> Sender {
+        try sender(key: Self.key(authorization) ?? "")
     }
 
     /// Whether pages of an origin may use some key.
@@ -92,11 +101,11 @@ final class Keys: Sendable {
     /// The same for other vendors' SDKs, which put the key where they want: the first place with a known one counts.
     ///
     /// - Parameter addresses: Keys that stand in the address, which proxies log: only public ones may.
-    func sender(_ authorization: String?, inAddress addresses: [String], from origin: String?) throws(RequestProblem) -> Sender {
+    func sender(_ authorization: String?, inAddress addresses: [String]) throws(RequestProblem) -> Sender {
         var (found, refusal): (Sender?, RequestProblem?)
         for (key, isPublic) in addresses.map({ ($0, true) }) + [(Self.key(authorization) ?? "", false)] where !key.isEmpty {
             do throws(RequestProblem) {
-                let sender = try sender(key: key, isPublic: isPublic, from: origin)
+                let sender = try sender(key: key, isPublic: isPublic)
                 guard found?.projectID ?? sender.projectID == sender.projectID else {
                     throw RequestProblem(.otherProject, detail: "the request holds keys of two projects")
                 }
@@ -109,22 +118,15 @@ final class Keys: Sendable {
         if let found { return found }
         if let refusal { throw refusal }
         // Says whether there are no keys at all.
-        return try sender(key: "", from: nil)
+        return try sender(key: "")
     }
 
     /// - Parameter isPublic: Whether it stands where others can read it.
-    func sender(key: String, isPublic: Bool = false, from origin: String?) throws(RequestProblem) -> Sender {
+    func sender(key: String, isPublic: Bool = false) throws(RequestProblem) -> Sender {
         let holder = try holder(key: key)
         if isPublic, !holder.kind.isPublic {
             throw RequestProblem(
                 .wrongKeyKind, detail: "only a write key or a browser key may stand in an address, which proxies write to their logs")
-        }
-        if let origin, holder.origins?.contains(origin) == false {
-            throw RequestProblem(
-                .wrongOrigin,
-                detail:
-                    "the key is not for pages of \(String(origin.prefix(Self.shownOrigin)).printable): hapax-server keys set ID --origin adds it"
-            )
         }
         guard holder.kind.isPublic || holder.kind == .server, let projectID = holder.projectID else {
             throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key, a server key or a browser key")
@@ -133,7 +135,8 @@ final class Keys: Sendable {
             Sender(
                 projectID: projectID, publicID: $0.publicID(of: projectID), derivedIDs: $0.derivedIDs(of: holder),
                 isServer: holder.kind == .server,
-                blocked: $0.blocked[projectID], keyID: holder.keyID, eventsPerSecond: $0.eventsPerSecond(of: projectID))
+                blocked: $0.blocked[projectID], keyID: holder.keyID, eventsPerSecond: $0.eventsPerSecond(of: projectID),
+                origins: holder.origins)
         }
     }
 

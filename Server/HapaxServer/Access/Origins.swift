@@ -55,6 +55,15 @@ package struct Origins: Hashable, Sendable {
         guard let star = pattern.range(of: "://*.") else { return false }
         let (scheme, below) = (pattern[..<star.lowerBound] + "://", pattern[star.upperBound...])
         return origin.hasPrefix(scheme) && origin.hasSuffix("." + below) && origin.utf8.count > scheme.utf8.count + below.utf8.count + 1
+            && origin.utf8.dropFirst(scheme.utf8.count).allSatisfy(mayStand)
+    }
+
+    /// Names of other alphabets are sent in their ASCII form.
+    private static func mayStand(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
+        default: "-._[]:".utf8.contains(byte)
+        }
     }
 
     /// As a browser writes it; nil if it is none.
@@ -71,13 +80,6 @@ package struct Origins: Hashable, Sendable {
         let host = rest.hasPrefix("*.") ? rest.dropFirst(2) : rest
         let name = host.prefix { $0 != ":" || host.first == "[" }
         let port = host.dropFirst(name.count)
-        // Names of other alphabets are sent in their ASCII form.
-        let mayStand = { (byte: UInt8) in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
-            default: "-._[]:".utf8.contains(byte)
-            }
-        }
         guard !name.isEmpty, name.first != ".", name.utf8.allSatisfy(mayStand), port.isEmpty || UInt16(port.dropFirst()) != nil else {
             return nil
         }

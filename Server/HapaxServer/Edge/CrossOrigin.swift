@@ -28,6 +28,7 @@ enum CrossOrigin {
 
     private static func sends(_ request: HTTPRequestHead) -> Bool {
         let path = request.uri.prefix { $0 != "?" }
-        return path == "/v1/events" ? [.POST, .OPTIONS].contains(request.method) : SenderFormat.isPath(path)
+        // A slash more is the same path.
+        return path == "/v1/events" || path == "/v1/events/" ? [.POST, .OPTIONS].contains(request.method) : SenderFormat.isPath(path)
     }
 }

@@ -23,6 +23,7 @@ struct IngestRoute: Sendable {
 
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
         let (sender, isFromPage) = try sender(of: request)
+        try checkPage(of: request, sender)
         func prepare() async throws(RequestProblem) -> Prepared<BodyScan> {
             let isLines = try isFromPage && isText(request) ? false : isLines(request)
             return (try await RequestBodyReader.read(request), { BodyScan($0[...], isLines: isLines) })
@@ -39,14 +40,25 @@ struct IngestRoute: Sendable {
     /// Whose events a request brings. A page puts its key into the address and calls its body text: then the browser asks for no leave
     /// before each request (https://fetch.spec.whatwg.org/#cors-safelisted-request-header).
     private func sender(of request: Request) throws(RequestProblem) -> (Keys.Sender, isFromPage: Bool) {
-        let (authorization, origin) = (request.headers[.authorization], request.headers[.origin])
+        let authorization = request.headers[.authorization]
         do throws(RequestProblem) {
             guard authorization == nil, let query = request.uri.query, query.contains("key="),
                 let key = try QueryParameters(query, known: ["key"], ignoresOthers: true).text("key")
-            else { return (try keys.sender(authorization, from: origin), false) }
-            return (try keys.sender(key: key, isPublic: true, from: origin), true)
+            else { return (try keys.sender(authorization), false) }
+            do throws(RequestProblem) { return (try keys.sender(key: key, isPublic: true), true) } catch {
+                let isGeneral = error.detail == KeyTable.noKnownKey.detail
+                throw isGeneral ? RequestProblem(.unknownKey, detail: "the key in the address is not known") : error
+            }
         } catch {
             throw noted(error)
+        }
+    }
+
+    /// Whether the page that a request is from may use its key.
+    func checkPage(of request: Request, _ sender: Keys.Sender, via: SenderFormat? = nil) throws(RequestProblem) {
+        do throws(RequestProblem) { try sender.check(request.headers[.origin]) } catch {
+            live.refused(sender.projectID, error, via: via?.via)
+            throw error
         }
     }
 

@@ -30,6 +30,7 @@ struct SenderRoutes: Sendable {
         let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }, parameters.text(format.keyParameter)]
         let arrival = currentTime()
         let (sender, body) = try await self.sender(of: request, format, inAddress: addresses.compactMap(\.self))
+        try ingest.checkPage(of: request, sender, via: format)
         func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
             let body = if let body { body } else { try await RequestBodyReader.readForeign(request) }
             return (body, { SenderBody($0, format, type: type, sender.isServer ? .secret : .public, arrival: arrival) })
@@ -53,10 +54,9 @@ struct SenderRoutes: Sendable {
     private func sender(of request: Request, _ format: SenderFormat, inAddress addresses: [String]) async throws(RequestProblem)
         -> (Keys.Sender, RequestBodyReader.Body?)
     {
-        let origin = request.headers[.origin]
         let refusal: RequestProblem
         do throws(RequestProblem) {
-            return (try ingest.keys.sender(request.headers[.authorization], inAddress: addresses, from: origin), nil)
+            return (try ingest.keys.sender(request.headers[.authorization], inAddress: addresses), nil)
         } catch {
             guard error.code == .unknownKey else { throw error }
             refusal = error
@@ -68,7 +68,7 @@ struct SenderRoutes: Sendable {
             SenderBody.key(in: try RequestBodyReader.unpacked(body), format)
         }
         _ = charge
-        do throws(RequestProblem) { return (try ingest.keys.sender(key: key ?? "", from: origin), body) } catch {
+        do throws(RequestProblem) { return (try ingest.keys.sender(key: key ?? ""), body) } catch {
             guard error.code == .unknownKey else { throw error }
             // The more exact reason counts: that the key has expired, or is mistyped.
             throw key == nil ? refusal : error

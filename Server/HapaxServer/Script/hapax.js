@@ -1,35 +1,32 @@
 // Sends a page's events to Hapax, each exactly once (docs/browsers.md). Pages load hapax.min.js, which `.ci/minify` makes of this file.
 (() => {
-  "use strict";
   const script = document.currentScript;
-  const data = script?.dataset ?? {};
-  const early = window.hapax?.q ?? [];
-  // Loaded twice: the first one goes on.
-  if (window.hapax?.version) return;
-  if (!data.key) return console.error("hapax: no data-key");
+  const { key, id: kind, consent: asks, gpc, pages, query, server, ...others } = script?.dataset ?? {};
+  // Calls from before; without their list it is loaded twice, and the first one goes on.
+  const early = window.hapax ? window.hapax.q : [];
+  if (!early) return;
+  if (!key) return console.error("hapax: no data-key");
+  // Misspelt: what was meant to be asked would not be.
+  for (const name in others) console.error("hapax: no data-" + name);
 
-  const prefix = "hapax.";
-  const most = { events: 200, characters: 1e5, event: 32768, body: 6e4 };
-  const address = new URL("v1/events", data.server ? data.server.replace(/\/*$/, "/") : script.src);
-  address.searchParams.set("key", data.key);
+  // A request takes half of what a browser lets go on after a page's end, so that the last one has room beside one that is under way.
+  const mostEvents = 200, mostCharacters = 1e5, mostOfEvent = 3e4, mostOfBody = 32e3;
+  const address = new URL("v1/events", server ? server.replace(/\/*$/, "/") : script.src);
+  address.searchParams.set("key", key);
+  // What waits for one project goes to no other one.
+  const prefix = "hapax " + address + " ";
 
   // MARK: What is kept
 
   // Where the page's events and ids are kept: nowhere, in the tab, or on the device. A browser may forbid that.
   let place = null;
   try {
-    place = { tab: sessionStorage, device: localStorage }[data.id] ?? null;
+    place = { tab: sessionStorage, device: localStorage }[kind] ?? null;
   } catch {}
   // What cannot be kept there, or may not yet.
   const memory = new Map();
 
-  const kept = (name) => {
-    try {
-      return place?.getItem(prefix + name) ?? null;
-    } catch {
-      return null;
-    }
-  };
+  const kept = (name) => place?.getItem(prefix + name) ?? null;
   /// Whether it is kept beyond this page.
   const keep = (name, value) => {
     try {
@@ -41,8 +38,9 @@
     }
   };
   const consentIs = (value) => (kept("consent") ?? memory.get("consent")) === value;
-  const hasOptedOut = () => consentIs("no") || (data.gpc && navigator.globalPrivacyControl);
-  const mustAsk = () => data.consent && !consentIs("yes");
+  const hasOptedOut = () => consentIs("no") || (gpc && navigator.globalPrivacyControl);
+  const mustAsk = () => asks && !consentIs("yes");
+  const isSilent = () => mustAsk() || hasOptedOut();
 
   const get = (name) => memory.get(name) ?? kept(name);
   const set = (name, value) => {
@@ -50,16 +48,11 @@
   };
   const remove = (name) => {
     memory.delete(name);
-    try {
-      place?.removeItem(prefix + name);
-    } catch {}
+    place?.removeItem(prefix + name);
   };
   const names = () => {
-    const all = new Set(memory.keys());
-    try {
-      for (const name of Object.keys(place ?? {})) if (name.startsWith(prefix)) all.add(name.slice(prefix.length));
-    } catch {}
-    return [...all];
+    const own = Object.keys(place ?? {}).filter((name) => name.startsWith(prefix));
+    return [...new Set([...memory.keys(), ...own.map((name) => name.slice(prefix.length))])];
   };
   const object = (name) => {
     try {
@@ -80,11 +73,8 @@
     return Array.from(bytes, (byte, index) => ([4, 6, 8, 10].includes(index) ? "-" : "") + (byte + 256).toString(16).slice(1)).join("");
   };
   const made = (name) => {
-    const known = get(name);
-    if (known) return known;
-    const id = uuid();
-    set(name, id);
-    return id;
+    if (!get(name)) set(name, uuid());
+    return get(name);
   };
   // Another one after half an hour without an event.
   const session = () => {
@@ -94,6 +84,7 @@
     return id;
   };
   const identify = (id) => {
+    if (hasOptedOut()) return;
     if (id == null) return ["login", "user", "session"].forEach(remove);
     if (get("login") === String(id)) return;
     made("user");
@@ -107,8 +98,8 @@
   const bytes = (text) => new Blob([text]).size;
   const waiting = () => names().filter((name) => name.startsWith("e."));
   const refuse = (reason, detail) => {
-    console.warn("hapax: an event is not taken: " + reason, detail ?? "");
-    const refused = object("refused") ?? {};
+    console.warn("hapax: not taken:", reason, detail);
+    const refused = { ...object("refused") };
     refused[reason] = (refused[reason] ?? 0) + 1;
     set("refused", JSON.stringify(refused));
     return null;
@@ -131,8 +122,8 @@
       return refuse("invalid", error);
     }
     const all = waiting();
-    if (bytes(text) > most.event) return refuse("event_too_large");
-    if (all.length >= most.events || all.reduce((sum, name) => sum + (get(name) ?? "").length, text.length) > most.characters) return refuse("quota_full");
+    if (bytes(text) > mostOfEvent) return refuse("event_too_large");
+    if (all.length >= mostEvents || all.reduce((sum, name) => sum + (get(name) ?? "").length, text.length) > mostCharacters) return refuse("quota_full");
     set("e." + id, text);
     plan(all.length < 19 ? 2e3 : 0);
     return id;
@@ -140,55 +131,61 @@
 
   let path;
   const page = (given) => {
+    const properties = { $path: given ?? location.pathname, $title: document.title };
+    const from = !path && document.referrer && new URL(document.referrer).host;
+    if (from !== location.host) properties.$referrer = from || undefined;
     path = location.pathname;
-    const properties = { $path: given ?? path, $title: document.title };
-    const from = document.referrer && new URL(document.referrer).host;
-    if (from && from !== location.host) properties.$referrer = from;
-    const wanted = data.query?.split(",") ?? [];
     for (const [name, value] of new URLSearchParams(location.search)) {
-      if (name.startsWith("utm_") || wanted.includes(name)) properties[name] = value.slice(0, 200);
+      if (name.startsWith("utm_") || query?.split(",").includes(name)) properties[name] = value.slice(0, 200);
     }
     return track("$page", properties);
   };
 
   // MARK: Sending
 
-  let timer, due, sending, failures = 0, pausedUntil = 0, batchSize = most.events;
+  let timer, due, sending, failures = 0, pausedUntil = 0, batchSize = mostEvents;
   let underWay = [];
   let said;
   const say = (text) => {
-    if (text !== said) console.error("hapax: " + (said = text));
+    if (text !== said) console.error("hapax:", (said = text));
   };
   const plan = (delay) => {
-    const at = Math.max(Date.now() + delay, pausedUntil);
+    const at = Math.max(performance.now() + delay, pausedUntil);
     if (timer && due <= at) return;
     clearTimeout(timer);
     due = at;
-    timer = setTimeout(send, at - Date.now());
+    timer = setTimeout(send, at - performance.now());
   };
   const pause = (seconds) => {
-    pausedUntil = Date.now() + seconds * 1e3;
+    pausedUntil = performance.now() + Math.min(seconds, 3600) * 1e3;
     return false;
   };
 
   // One tab at a time sends what all have kept, and gives each event its number, so that the server can tell what is missing. Without locks, as on pages that are not
   // secure, no event has one.
-  const isNumbered = data.id === "device" && place && navigator.locks;
+  const isNumbered = kind === "device" && place && navigator.locks;
   const alone = (work) => (isNumbered ? navigator.locks.request(prefix + "send", work) : work());
 
   const numbered = (events) => {
-    const install = object("install") ?? { install_id: uuid(), report_version: 1, created: 0, acknowledged: 0, refused: {} };
-    const refused = object("refused") ?? {};
-    if (JSON.stringify(refused) !== JSON.stringify(install.refused)) Object.assign(install, { refused, report_version: install.report_version + 1 });
+    const known = object("install");
+    const install = known?.install_id ? known : { install_id: uuid(), report_version: 1, created: 0, acknowledged: 0, refused: {} };
+    const refused = { ...object("refused") };
+    if (JSON.stringify(refused) !== JSON.stringify(install.refused)) {
+      install.refused = refused;
+      install.report_version++;
+    }
     // What has no place here gets no number.
     if (!keep("install", JSON.stringify(install))) return {};
-    let last = Math.max(install.created, ...events.map((event) => event.sequence ?? 0));
-    for (const event of events) {
+    let last = Math.max(install.created, install.acknowledged, ...events.map((event) => event.sequence ?? 0));
+    events.forEach((event, index) => {
       const name = "e." + event.event_id;
-      // The event is written first: a number that nobody has would be a loss.
-      if (event.sequence || memory.has(name) || !keep(name, JSON.stringify({ ...event, sequence: last + 1 }))) continue;
-      event.sequence = ++last;
-    }
+      // First in the event: one that is refused is not read to its end.
+      const given = { sequence: last + 1, ...event };
+      // The event is written before the counter: a number that nobody has would be a loss.
+      if (event.sequence || memory.has(name) || !keep(name, JSON.stringify(given))) return;
+      events[index] = given;
+      last++;
+    });
     install.created = last;
     keep("install", JSON.stringify(install));
     return install;
@@ -197,91 +194,89 @@
   const taken = () => {
     const events = waiting().sort().map((name) => {
       const event = object(name);
-      if (!event?.event_id) remove(name);
-      return event;
-    });
-    const known = events.filter((event) => event?.event_id);
-    const install = isNumbered && !mustAsk() ? numbered(known) : {};
-    return [known.sort((one, other) => (one.sequence ?? Infinity) - (other.sequence ?? Infinity) || 0), install];
+      if ("e." + event?.event_id === name && bytes(get(name)) < mostOfBody - 1e3) return event;
+      // Something else has written it.
+      remove(name);
+    }).filter(Boolean);
+    const install = isNumbered ? numbered(events) : {};
+    return [events.sort((one, other) => (one.sequence ?? 1e15) - (other.sequence ?? 1e15)), install];
   };
   const fitting = (events) => {
     let size = 1e3;
-    return events.slice(0, batchSize).filter((event) => (size += bytes(JSON.stringify(event)) + 1) <= most.body);
+    return events.slice(0, batchSize).filter((event) => (size += bytes(JSON.stringify(event)) + 1) <= mostOfBody);
   };
   const post = (batch, report) =>
     fetch(address, {
       method: "POST", keepalive: true, credentials: "omit", signal: AbortSignal.timeout?.(3e4),
       // Text: the browser asks for no leave before.
-      body: JSON.stringify({ ...report, batch_id: uuid(), sent_at: Date.now(), events: batch }),
+      body: JSON.stringify({ batch_id: uuid(), sent_at: Date.now(), ...report, events: batch }),
     });
 
-  // Only a receipt that adds up says what became of an event (docs/protocol.md).
-  const isReceipt = (answer, batch) => {
-    const seen = new Set();
-    return (
-      answer.received === batch.length && answer.stored + answer.results?.length === batch.length &&
-      answer.results.every(({ index, event_id }) => batch[index]?.event_id === event_id && !seen.has(index) && seen.add(index))
-    );
-  };
-  const settle = (answer, batch) => {
-    const outcomes = new Map(answer.results.map((result) => [result.index, result]));
+  const settle = (outcomes, batch) => {
     let goesOn = true;
     const install = object("install");
     batch.forEach((event, index) => {
       const { outcome, reason, detail } = outcomes.get(index) ?? { outcome: "stored" };
-      if (!["stored", "duplicate", "conflict", "rejected", "expired"].includes(outcome)) return (goesOn = pause(1));
-      if (!["stored", "duplicate"].includes(outcome)) console.warn("hapax: " + outcome, event, reason ?? "", detail ?? "");
+      if (!/^(stored|duplicate|conflict|rejected|expired)$/.test(outcome)) return (goesOn = pause(1));
+      if (reason || outcome === "conflict") console.warn("hapax:", outcome, event, reason, detail);
       if (install && event.sequence > install.acknowledged) install.acknowledged = event.sequence;
       remove("e." + event.event_id);
     });
     if (install) keep("install", JSON.stringify(install));
-    [failures, batchSize] = [0, most.events];
+    failures = 0;
+    batchSize = mostEvents;
     return goesOn;
   };
   /// Whether more may be sent now.
   const round = async () => {
+    if (isSilent()) return false;
     const [events, install] = taken();
     const batch = fitting(events);
-    if (!batch.length || mustAsk() || hasOptedOut()) return false;
+    if (!batch.length) return false;
     let answer, receipt;
+    const batch_id = uuid();
     underWay = batch;
     try {
-      answer = await post(batch, install);
+      answer = await post(batch, { ...install, batch_id });
       receipt = await answer.json();
     } catch {
-      if (!answer && navigator.onLine) say("no answer; is " + origin + " one of the key's origins?");
+      if (!answer && navigator.onLine) say("no answer: is " + origin + " listed?");
     }
     underWay = [];
     const status = answer?.status;
-    if (status === 200 && receipt && isReceipt(receipt, batch)) return settle(receipt, batch);
-    const isOurs = receipt?.code;
-    if (isOurs && [400, 413].includes(status) && batch.length > 1) {
-      batchSize = Math.ceil(batch.length / 2);
-      return true;
-    }
-    if (isOurs && status < 500 && ![408, 429].includes(status)) {
-      say(status + " " + receipt.title + ": " + receipt.detail);
+    const outcomes = new Map(receipt?.results?.map((result) => [result.index, result]));
+    // Only a receipt that adds up says what became of an event (docs/protocol.md).
+    if (
+      status === 200 && receipt?.batch_id === batch_id && receipt.received === batch.length && receipt.stored + outcomes.size === batch.length &&
+      receipt.results.every(({ index, event_id }) => batch[index]?.event_id === event_id)
+    ) return settle(outcomes, batch);
+    // Our own refusal, not a proxy's.
+    const isRefused = receipt?.code && status < 500 && status !== 408 && status !== 429;
+    if (isRefused && (status === 400 || status === 413) && batch.length > 1) return (batchSize = (batch.length + 1) >> 1);
+    if (isRefused) {
+      say(status + " " + receipt.detail);
       return pause(300);
     }
     const longest = Math.min(300, 2 ** failures++);
-    return pause(Math.max(Number(answer?.headers.get("Retry-After")) || 0, longest * (0.5 + Math.random() / 2)));
+    return pause(Math.max(+answer?.headers.get("Retry-After") || 0, longest * (0.5 + Math.random() / 2)));
   };
-  const send = () =>
-    (sending ??= alone(async () => {
-      clearTimeout(timer);
-      timer = undefined;
-      while (Date.now() >= pausedUntil && (await round())) {}
+  const send = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    return (sending ??= alone(async () => {
+      while (performance.now() >= pausedUntil && (await round())) {}
     })
-      .catch(() => {})
+      .catch(() => pause(60))
       .then(() => {
         sending = undefined;
-        if (waiting().length && !mustAsk() && !hasOptedOut()) plan(0);
+        if (waiting().length && !isSilent()) plan(1e3);
       }));
+  };
 
   // The page ends before any answer: what waits goes along without numbers, and is deleted by the next page only, to which it is a duplicate.
   const leave = () => {
-    if (mustAsk() || hasOptedOut()) return;
-    const events = waiting().map(object).filter((event) => event?.event_id && !underWay.some((other) => other.event_id === event.event_id));
+    if (isSilent()) return;
+    const events = waiting().map(object).filter((event) => event && !underWay.some((other) => other.event_id === event.event_id));
     const batch = fitting(events.map(({ sequence, ...event }) => event));
     if (batch.length) post(batch).catch(() => {});
   };
@@ -298,6 +293,8 @@
     }
     // Nothing is tracked or sent any more; when no tab is sending, all is forgotten. The books hear that the numbers which waited will never come.
     await alone(async () => {
+      // Unless it was given again meanwhile.
+      if (!hasOptedOut()) return;
       const install = object("install");
       const removed = waiting().map(object).filter((event) => event?.sequence).map(({ sequence }) => [sequence, sequence, "opted_out"]);
       names().forEach(remove);
@@ -320,7 +317,7 @@
   addEventListener("pagehide", leave);
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "hidden") send(); });
   if (waiting().length) plan(0);
-  if (data.pages === "off") return;
+  if (pages === "off") return;
   const moved = () => setTimeout(() => { if (location.pathname !== path) page(); });
   const pushState = history.pushState;
   history.pushState = function () {
