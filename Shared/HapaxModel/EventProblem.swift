@@ -71,6 +71,8 @@ package struct EventProblem: Hashable, Sendable, Error {
         case invalidSequence = "invalid_sequence"
         /// `properties` is no object.
         case invalidProperties = "invalid_properties"
+        /// It has another key than the first event of its request, which decides the project.
+        case otherProject = "other_project"
         /// The project takes derived ids only from senders with a server key.
         case derivedIDNeedsServerKey = "derived_id_needs_server_key"
         /// The project takes no events of this user any more.

@@ -71,7 +71,7 @@ struct SenderBodyTests {
     }
 
     @Test(
-        "PostHog's and Amplitude's events become ours in the same way",
+        "PostHog's, Amplitude's and Mixpanel's events become ours in the same way",
         arguments: [
             (
                 "posthog",
@@ -83,10 +83,61 @@ struct SenderBodyTests {
                 #"{"api_key":"k","events":[{"event_type":"e","user_id":"u","device_id":"d","insert_id":"i-1","time":2000,"event_properties":{"a":1},"user_properties":{"b":2},"library":"l"}],"options":{}}"#,
                 #"{"event_id":"ID","event":"e","time":2000,"distinct_id":"u","properties":{"a":1,"$anonymous_id":"d","$via":{"user_properties":{"b":2},"library":"l","id":"i-1","sdk":"amplitude"}}}"#
             ),
+            (
+                "posthog",
+                #"[{"uuid":"0198d3b4-0000-7000-8000-000000000001","event":"$pageview","offset":17,"properties":{"token":"k","distinct_id":"u","a":1}}]"#,
+                #"{"event_id":"ID","event":"$pageview","time":1755898445824,"distinct_id":"u","properties":{"a":1,"$via":{"sdk":"posthog"}}}"#
+            ),
+            (
+                "mixpanel",
+                #"[{"event":"e","properties":{"token":"k","distinct_id":"u","time":1795953600.5,"$insert_id":"i-1","mp_lib":"python","a":1,"b":[2]}}]"#,
+                #"{"event_id":"ID","event":"e","time":1795953600500,"distinct_id":"u","properties":{"mp_lib":"python","a":1,"b":[2],"$via":{"id":"i-1","sdk":"mixpanel"}}}"#
+            ),
+            (
+                "mixpanel", #"{"event":"e","properties":{"time":1795953600500,"$insert_id":"f47ac10b58cc4372a5670e02b2c3d479"}}"#,
+                #"{"event_id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","event":"e","time":1795953600500,"distinct_id":"$unknown","properties":{"$via":{"sdk":"mixpanel"}}}"#
+            ),
+            (
+                "mixpanel", #"{"$token":"k","$distinct_id":"u","$time":2,"$set":{"plan":"pro"},"$add":{"n":1},"$ip":"0"}"#,
+                #"{"event_id":"ID","event":"$profile_set","time":2000,"distinct_id":"u","properties":{"plan":"pro","$via":{"$add":{"n":1},"$ip":"0","sdk":"mixpanel"}}}"#
+            ),
         ])
     func otherFamiliesBecomeOurs(via: String, body: String, laid: String) throws {
-        let read = try read(body, via)
+        let read = try read(body, via, type: via == "mixpanel" ? "profile" : "track")
         #expect(read.laid == [laid.replacing("ID", with: read.ids.first ?? "")] && read.reasons == [nil], "\(read.laid)")
+    }
+
+    @Test("A Mixpanel id that is no UUID is one with name and user; the time counts in seconds or milliseconds, or not at all")
+    func mixpanelsIDsAndTimes() throws {
+        func sent(_ name: String, _ user: String, time: String = "1795953600") throws -> Read {
+            try read(#"[{"event":"\#(name)","properties":{"distinct_id":"\#(user)","$insert_id":"i","time":\#(time)}}]"#, "mixpanel")
+        }
+        let first = try sent("a", "u")
+        #expect(try sent("a", "u", time: "1795953600000.0").laid == first.laid)
+        #expect(try sent("b", "u").ids != first.ids && sent("a", "v").ids != first.ids)
+        for time in ["-1", "1e9", "12345678901234567", #""x""#] { #expect(try sent("a", "u", time: time).laid[0].contains(#""time":1000,"#), "\(time)") }
+        let unnamed = try [#"{"a":1,"token":"k"}"#, #"{"token":"other","a":1}"#].map { properties in
+            try read(#"[{"event":"e","properties":{"time":1795953600,"distinct_id":"u",\#(properties.dropFirst())}]"#, "mixpanel").ids
+        }
+        #expect(unnamed[0] == unnamed[1], "what is not stored is no part of an id")
+    }
+
+    @Test("An event with another key than the first one is refused alone")
+    func keysOfARequestAreOne() throws {
+        let events = ["k", "other", "k"].map { #"{"event":"e","properties":{"token":"\#($0)","time":1795953600}}"# }
+        #expect(try read("[\(events.joined(separator: ","))]", "mixpanel").reasons == [nil, "other_project", nil])
+    }
+
+    @Test(
+        "JSON is found in a form's field and in base64 of either alphabet, padded or not; what is none stays as it is",
+        arguments: [
+            ("data=%7B%22a%22%3A%22+%2b%22%7D&verbose=1", #"{"a":" +"}"#), ("ip=0&data=[1]", "[1]"), ("eyJhIjoifj8-In0=", #"{"a":"~?>"}"#),
+            ("data=eyJhIjoifj8%2BIn0%3D", #"{"a":"~?>"}"#), ("data=eyJhIjoifj8-In0", #"{"a":"~?>"}"#),
+            (#" {"a":"data=1"}"#, #" {"a":"data=1"}"#),
+            ("a=1&b=2", "a=1&b=2"), ("data=%", "%"), ("", ""), (String(repeating: "&", count: 1_000), String(repeating: "&", count: 1_000)),
+        ])
+    func formsAreRead(body: String, json: String) {
+        #expect(String(decoding: SenderForm.json(in: Array(body.utf8)), as: UTF8.self) == json)
     }
 
     @Test("An Amplitude id that is no UUID is one with its device") func scopeIsPartOfAnID() throws {
@@ -178,7 +229,7 @@ struct SenderBodyTests {
     @Test(
         "A body that is none is refused whole",
         arguments: [
-            "", "[]", "{", #"{"batch":5}"#, #"{"batch":[{]}"#, #"{"batch":[],"batch":[]}"#, #"{"batch":[{}]} x"#, #"{"batch":[{} {}]}"#,
+            "", "{", #"{"batch":5}"#, #"{"batch":[{]}"#, #"{"batch":[],"batch":[]}"#, #"{"batch":[{}]} x"#, #"{"batch":[{} {}]}"#,
             #"{"a":}"#,
         ])
     func badBodyIsRefused(body: String) {

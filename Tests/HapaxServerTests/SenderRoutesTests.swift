@@ -144,6 +144,26 @@ struct SenderRoutesTests {
         }
     }
 
+    @Test(
+        "Mixpanel's SDKs read 1, or a document if they have asked; the key stands in the events",
+        arguments: [
+            ("/track", "data=EVENTS&verbose=1", "application/json"), ("/track?verbose=1", "EVENTS", "application/json"),
+            ("/track?ip=1", "data=BASE64", "text/plain"), ("/import", "EVENTS", "text/plain"), ("/track", "PACKED", "text/plain"),
+        ])
+    func mixpanelReadsOne(path: String, body: String, type: String) async throws {
+        let events = #"[{"event":"e","properties":{"token":"\#(RunningServer.key)","distinct_id":"u","$insert_id":"i","time":1790000000}}]"#
+        let form = try #require(events.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
+        let text = body.replacing("EVENTS", with: body.hasPrefix("data") ? form : events)
+            .replacing("BASE64", with: Data(events.utf8).base64EncodedString())
+        try await RunningServer.run { server in
+            let bytes = try body == "PACKED" ? Gzip.compress(Array(events.utf8)) : Array(text.utf8)
+            let answer = try await RawHTTP.post(port: server.port, path: path, body: bytes)
+            #expect(answer.status == 200 && answer["Content-Type"] == type)
+            let says = String(decoding: answer.body, as: UTF8.self)
+            #expect(type == "text/plain" ? says == "1" : says.contains(#""status":1,"code":200"#) && says.contains(#""stored":1"#))
+        }
+    }
+
     @Test("A bad event costs only itself: it is answered as accounted for, and listed as it was sent")
     func badEventCostsOnlyItself() async throws {
         try await RunningServer.run { server in

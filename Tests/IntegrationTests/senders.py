@@ -51,6 +51,24 @@ elif sdk == "posthog":
         client.capture("order_viewed", distinct_id=user(mark), properties=properties(mark))
     client.flush()
     client.shutdown()
+elif sdk == "mixpanel":
+    from mixpanel import BufferedConsumer, Mixpanel, MixpanelException
+
+    places = {"events_url": host + "/track", "people_url": host + "/engage", "groups_url": host + "/groups"}
+    consumer = BufferedConsumer(max_size=50, **places)
+    client = Mixpanel(key, consumer=consumer)
+
+    def kept(call, *parameters):
+        # Over plain http it tries once and keeps what it could not send for its next flush.
+        for _ in range(100):
+            try:
+                return call(*parameters)
+            except MixpanelException:
+                call, parameters = consumer.flush, ()
+
+    for mark in range(first, first + count):
+        kept(client.track, user(mark), "order_viewed", properties(mark))
+    kept(consumer.flush)
 elif sdk == "amplitude":
     import threading
     import time

@@ -34,10 +34,15 @@ enum RequestBodyReader {
     /// - Returns: The decompressed body.
     /// - Throws: ``RequestProblem``: too large after decompression, or damaged.
     static func unpacked(_ body: Body) throws(RequestProblem) -> [UInt8] {
-        guard body.isCompressed else { return body.bytes }
-        let bytes = body.bytes
+        guard body.isForeign else { return body.isCompressed ? try inflated(body.bytes) : body.bytes }
+        // Each form at most once.
+        let plain = SenderForm.json(in: body.isCompressed ? try inflated(body.bytes, takesZlib: true) : body.bytes)
+        return !body.isCompressed && Gzip.isPacked(plain) ? try inflated(plain, takesZlib: true) : plain
+    }
+
+    private static func inflated(_ bytes: [UInt8], takesZlib: Bool = false) throws(RequestProblem) -> [UInt8] {
         do throws(Gzip.Failure) {
-            return try Gzip.decompress(bytes, limit: EventLimits.maximumDecompressedBodyBytes, takesZlib: body.isForeign)
+            return try Gzip.decompress(bytes, limit: EventLimits.maximumDecompressedBodyBytes, takesZlib: takesZlib)
         } catch {
             switch error {
             case .damaged: throw RequestProblem(.invalidEncoding, detail: "the body is not gzip, or is cut")

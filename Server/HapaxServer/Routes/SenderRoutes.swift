@@ -26,13 +26,16 @@ struct SenderRoutes: Sendable {
     private func answer(_ request: Request, _ context: IngestContext, _ format: SenderFormat, type: String) async throws(RequestProblem)
         -> Response
     {
-        let parameters = try QueryParameters(request.uri.query, known: [format.keyParameter], ignoresOthers: true)
+        let parameters = try QueryParameters(request.uri.query, known: [format.keyParameter, "verbose"], ignoresOthers: true)
         let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }, parameters.text(format.keyParameter)]
         let arrival = currentTime()
         let (sender, body) = try await self.sender(of: request, format, inAddress: addresses.compactMap(\.self))
         try ingest.checkPage(of: request, sender, via: format)
+        var answersOne = format.answersOne && parameters.text("verbose") != "1"
         func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
             let body = if let body { body } else { try await RequestBodyReader.readForeign(request) }
+            // In a form it stands beside the events.
+            if answersOne, SenderForm.field("verbose", in: body.bytes)?.elementsEqual("1".utf8) == true { answersOne = false }
             return (body, { SenderBody($0, format, type: type, sender.isServer ? .secret : .public, arrival: arrival) })
         }
         if try ingest.isDryRun(request) { return try await ingest.dryRun(try await prepare(), context, sender, via: format) }
@@ -42,6 +45,7 @@ struct SenderRoutes: Sendable {
         if let again = counts[.retry], again > 0 {
             throw RequestProblem(.overloaded, detail: "\(again) events are to be sent again")
         }
+        if answersOne { return Routes.response("text/plain", Array("1".utf8)) }
         return Routes.response("application/json", Self.success(outcome, counts, hint: ingested.hint, now: arrival))
     }
 
@@ -91,6 +95,7 @@ struct SenderRoutes: Sendable {
             writer.member("success", true)
             writer.member("error", String?.none)
             writer.member("events_ingested", outcome.received)
+            writer.member("num_records_imported", outcome.received)
             writer.member("server_upload_time", now)
             writer.member("received", outcome.received)
             writer.member("stored", outcome.stored)

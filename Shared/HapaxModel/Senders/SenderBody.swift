@@ -25,6 +25,10 @@ package struct SenderBody: EventSource {
     private var place = 0
     /// Each event, and where it is; nil if the body has no array of them: then it is one itself.
     private var events: [(range: Range<Int>, fields: SenderEvent?)]?
+    /// Whether the body is the array of its events.
+    private var isArray = false
+    /// The key of the first event that has one.
+    private var key: Range<Int>?
     /// Members of the body that belong to each event.
     private var shared: [Range<Int>] = []
     private var sharedBytes = 0
@@ -41,19 +45,25 @@ package struct SenderBody: EventSource {
         ids = SenderIDs(format, door)
     }
 
-    /// The key that stands in a body, which may be anything; nil if none can be found.
+    /// The key that stands in a body, which may be anything, or in its first event; nil if none can be found.
     package static func key(in body: [UInt8], _ format: SenderFormat) -> String? {
         body.withUnsafeBufferPointer { bytes in
-            var (key, steps) = (String?.none, JSONSteps(bytes))
+            var (found, steps) = (Range<Int>?.none, JSONSteps(bytes))
             if bytes.starts(with: byteOrderMark) { steps.position = byteOrderMark.count }
             steps.skipWhitespace()
-            let cursor = JSONCursor(bytes)
-            _ = steps.object(&key) { key, member in
-                guard format.bodyRole(of: member.key, in: cursor) == .key else { return }
-                var value = JSONSteps(bytes, at: member.value.lowerBound)
-                key = value.string().flatMap { cursor.withUnescaped($0) { String(decoding: $0, as: UTF8.self) } } ?? key
+            let (start, cursor) = (steps.position, JSONCursor(bytes))
+            _ = steps.object(&found) { found, member in
+                if format.bodyRole(of: member.key, in: cursor) == .key { found = member.value }
             }
-            return key
+            if found == nil {
+                steps.position = start
+                if steps.skip(UInt8(ascii: "[")) { steps.skipWhitespace() }
+                found = SenderEvent(&steps, format)?.key
+            }
+            return found.flatMap { value in
+                var value = JSONSteps(bytes, at: value.lowerBound)
+                return value.string().flatMap { cursor.withUnescaped($0) { String(decoding: $0, as: UTF8.self) } }
+            }
         }
     }
 
@@ -94,7 +104,11 @@ package struct SenderBody: EventSource {
         if isFirst, steps.bytes.starts(with: Self.byteOrderMark) { steps.position = Self.byteOrderMark.count }
         steps.skipWhitespace()
         if isFirst {
-            guard steps.skip(UInt8(ascii: "{")) else { throw BodyProblem("the body must be one JSON object") }
+            if steps.skip(UInt8(ascii: "[")) {
+                (isArray, events, stage) = (true, [], .elements(isFirst: true))
+                return
+            }
+            guard steps.skip(UInt8(ascii: "{")) else { throw BodyProblem("the body must be a JSON object, or an array of events") }
             steps.skipWhitespace()
         } else if steps.skip(UInt8(ascii: ",")) {
             steps.skipWhitespace()
@@ -139,6 +153,10 @@ package struct SenderBody: EventSource {
             steps.skipWhitespace()
             if steps.skip(UInt8(ascii: "]")) {
                 stage = .members(isFirst: false)
+                guard isArray else { return }
+                steps.skipWhitespace()
+                guard steps.isAtEnd else { throw BodyProblem("something follows the body") }
+                stage = .laying(0)
                 return
             }
             if !isFirst {
@@ -190,6 +208,13 @@ package struct SenderBody: EventSource {
                 ? JSONCursor.invalid("the members of an event cannot be told apart")
                 : EventProblem(.notAnObject, detail: "an event must be an object")
             return take(fields, bytes, envelope)
+        }
+        if let own = sent.key {
+            guard bytes[own].elementsEqual(bytes[key ?? own]) else {
+                fields.problem = EventProblem(.otherProject, detail: "the event has another key than the first one of its request")
+                return take(fields, bytes, envelope)
+            }
+            key = key ?? own
         }
         let (envelope, ids) = (envelope, ids)
         sent.lay(in: bytes, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in

@@ -18,6 +18,12 @@ struct SenderEvent {
     private var user: (rank: Int, value: Range<Int>)?
     private var anonymous: Range<Int>?
     private var properties: (rank: Int, value: Range<Int>, member: Range<Int>)?
+    /// Members of the properties that stay there; nil for all.
+    private var kept: [Range<Int>]?
+    /// The member's name that says what is done to a profile.
+    private var operation: Range<Int>?
+    /// Whose event it is.
+    private(set) var key: Range<Int>?
     /// Members that are kept under `$via`, whole; those whose names are ours there, apart.
     private var (others, own): ([Range<Int>], [Range<Int>]) = ([], [])
 
@@ -45,14 +51,36 @@ struct SenderEvent {
         guard steps.object(&state, { $0.event.take($1, format, $0.cursor) }) else { return nil }
         self = state.event
         range = start..<steps.position
+        if !format.nested.isEmpty { takeProperties(format, state.cursor) }
+    }
+
+    /// Takes what stands among the properties and is none.
+    private mutating func takeProperties(_ format: SenderFormat, _ cursor: JSONCursor) {
+        guard let properties, operation == nil, range.count <= Self.maximumBytes else { return }
+        var steps = JSONSteps(cursor.bytes, at: properties.value.lowerBound)
+        var state = (event: self, kept: [Range<Int>]())
+        _ = steps.object(&state) { state, member in
+            guard let role = format.nestedRole(of: member.key, in: cursor) else { return state.kept.append(member.range) }
+            // What cannot be used stays.
+            let before = state.event.others.count
+            state.event.take(member, as: role, cursor)
+            state.kept += state.event.others[before...]
+            state.event.others.removeSubrange(before...)
+        }
+        self = state.event
+        kept = state.kept
     }
 
     private mutating func take(_ member: JSONSteps.Member, _ format: SenderFormat, _ cursor: JSONCursor) {
-        let body = cursor.bytes
         guard member.range.upperBound - range.lowerBound <= Self.maximumBytes else { return }
+        take(member, as: format.role(of: member.key, in: cursor), cursor)
+    }
+
+    private mutating func take(_ member: JSONSteps.Member, as role: SenderFormat.Role?, _ cursor: JSONCursor) {
+        let body = cursor.bytes
         // `null` is absent, and so is an empty text, which some SDKs send until somebody logs in.
         let isAbsent = body[member.value].elementsEqual("null".utf8) || body[member.value].elementsEqual(#""""#.utf8)
-        switch format.role(of: member.key, in: cursor) {
+        switch role {
         case nil:
             if Self.ownNames.contains(where: { cursor.equals(member.key, $0) }) {
                 own.append(member.range)
@@ -61,6 +89,10 @@ struct SenderEvent {
             }
         case .dropped: break
         case .some where isAbsent: break
+        case .key: key = key ?? member.value
+        case .operation:
+            guard operation == nil, body[member.value.lowerBound] == UInt8(ascii: "{") else { return others.append(member.range) }
+            (operation, properties) = (member.key.range, (0, member.value, member.range))
         // An id that is neither a text nor a number is none.
         case .id: if Self.isText(member.value, in: body) { id = member.value } else { others.append(member.range) }
         case .name: name = member.value
@@ -70,7 +102,8 @@ struct SenderEvent {
             let new = Time(rank: rank, value: member.value, member: member.range)
             guard let old = time, old.rank != rank else { return time = new }
             (time, otherTime) = rank < old.rank ? (new, old) : (old, new)
-        case .user(let rank): if rank <= user?.rank ?? .max { user = (rank, member.value) }
+        case .user(let rank):
+            if rank <= user?.rank ?? .max { user = (rank, member.value) } else { others.append(member.range) }
         case .properties(let rank):
             guard rank <= properties?.rank ?? .max, body[member.value.lowerBound] == UInt8(ascii: "{") else {
                 return others.append(member.range)
@@ -105,9 +138,10 @@ struct SenderEvent {
         return (try? cursor.number()) == value
     }
 
-    private static func milliseconds(_ time: Time?, in body: UnsafeBufferPointer<UInt8>) -> Int64? {
+    private static func milliseconds(_ time: Time?, in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat) -> Int64? {
         guard let value = time?.value else { return nil }
         guard Self.isNumber(value, in: body) else { return Self.withText(value, in: body) { SenderTime.milliseconds($0) } }
+        if format.mayBeInSeconds { return SenderTime.milliseconds(decimal: UnsafeBufferPointer(rebasing: body[value])) }
         return JSONCursor(body).wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
     }
 
@@ -136,20 +170,30 @@ struct SenderEvent {
     ) {
         var writer = JSONWriter(capacity: range.count + 256)
         func copy(_ range: Range<Int>, _ writer: inout JSONWriter) { writer.raw(UnsafeBufferPointer(rebasing: body[range])) }
-        let read = Self.milliseconds(time, in: body)
-        let time = read ?? Self.milliseconds(otherTime, in: body)
+        let read = Self.milliseconds(time, in: body, format)
+        var time = read ?? Self.milliseconds(otherTime, in: body, format)
         // What says nothing here is kept as it was sent.
         var others = others
         if let otherTime, read != nil || time == nil { others.append(otherTime.member) }
         if read == nil, let unread = self.time { others.append(unread.member) }
-        let scope = format.isScopedByAnonymous ? anonymous.flatMap { Self.withText($0, in: body) { Array($0) } } ?? [] : nil
+        func bytes(_ value: Range<Int>?) -> [UInt8] { value.flatMap { Self.withText($0, in: body) { Array($0) } } ?? [] }
+        let scope =
+            switch format.scope {
+            case .nothing: [[UInt8]]()
+            case .anonymousUser: [bytes(anonymous)]
+            case .nameAndUser: [bytes(name), bytes(user?.value)]
+            }
         let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0, in: scope) } }
+        if format.isDatedByID, time == nil { time = given?.unixMilliseconds }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
         if let name {
             writer.raw(#","event":"#)
             copy(name, &writer)
             if let type, !body[type.value].elementsEqual("\"\(format.named)\"".utf8) { others.append(type.member) }
+        } else if let operation {
+            writer.raw(#","event":"#)
+            writer.string("$\(defaultType)_" + String(decoding: body[operation].dropFirst(), as: UTF8.self))
         } else {
             let type = type.flatMap { Self.withText($0.value, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType
             // What was tracked has a name of its own: without one it is refused as nameless.
@@ -164,7 +208,12 @@ struct SenderEvent {
         let user = user?.value ?? anonymous
         if let user { Self.copyText(user, in: body, &writer) } else { writer.raw(#""$unknown""#) }
         writer.raw(#","properties":{"#)
-        if let properties {
+        if let kept {
+            for member in kept {
+                copy(member, &writer)
+                writer.raw(",")
+            }
+        } else if let properties {
             let inside = properties.value.lowerBound + 1..<properties.value.upperBound - 1
             if inside.contains(where: { body[$0] > 0x20 }) {
                 copy(inside, &writer)
@@ -231,7 +280,13 @@ struct SenderEvent {
             return (fields.name.withBytes(of: laid) { Array($0) }, fields.distinctID.withBytes(of: laid) { Array($0) })
         }
         // All that is stored of it: a page's name and a group's id are no properties.
-        var values = Array("[".utf8) + (properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)) + Array(",{".utf8)
+        var values = Array("[".utf8)
+        if let kept {
+            values += Array("{".utf8) + kept.map { Array(body[$0]) }.joined(separator: [UInt8(ascii: ",")]) + Array("}".utf8)
+        } else {
+            values += properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)
+        }
+        values += Array(",{".utf8)
         for (number, member) in others.enumerated() { values += (number > 0 ? [UInt8(ascii: ",")] : []) + body[member] }
         values += Array("}]".utf8)
         let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, values: values[...], ordinal: ordinal) }

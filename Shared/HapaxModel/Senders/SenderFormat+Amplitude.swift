@@ -11,5 +11,5 @@ extension SenderFormat {
             ("event_properties", .properties(rank: 0)),
         ],
         // Its ids are unique by device.
-        isScopedByAnonymous: true, paths: [("/2/httpapi", "")], libraries: [("$via.library", "")], retryAfter: 1)
+        scope: .anonymousUser, paths: [("/2/httpapi", "")], libraries: [("$via.library", "")], retryAfter: 1)
 }

@@ -1,13 +1,15 @@
 extension SenderFormat {
-    /// PostHog's SDKs for servers (https://posthog.com/docs/api/capture). Those in browsers and on phones pack their bodies otherwise.
+    /// PostHog's SDKs (https://posthog.com/docs/api/capture).
     static let posthog = SenderFormat(
         via: "posthog",
         body: [("batch", .events), ("sent_at", .sentAt), ("api_key", .key), ("token", .key)],
         event: [
             ("uuid", .id), ("event", .name), ("timestamp", .time(rank: 0)), ("distinct_id", .user(rank: 0)),
-            ("properties", .properties(rank: 0)),
-            ("sent_at", .dropped), ("api_key", .dropped), ("token", .dropped),
+            ("properties", .properties(rank: 0)), ("sent_at", .dropped), ("api_key", .key), ("token", .key),
+            // Counted from the first attempt; other ones say something else of the same instant.
+            ("offset", .dropped),
         ],
+        nested: [("token", .key), ("distinct_id", .user(rank: 1))], isDatedByID: true,
         paths: ["/batch", "/capture", "/e", "/i/v0/e"].map { ($0, "") },
         libraries: ownLibrary,
         // Its SDKs count failures, and some give everything up at the fourth.

@@ -11,6 +11,10 @@ package struct SenderFormat: Sendable {
         /// The user, if there is no other one; else `$anonymous_id`.
         case anonymous
         case properties(rank: Int)
+        /// What is done to a profile: names the event, and holds its properties.
+        case operation
+        /// Says whose event it is, if nothing else does.
+        case key
         /// Of the transport, another one at each attempt: not stored.
         case dropped
     }
@@ -30,10 +34,16 @@ package struct SenderFormat: Sendable {
     package let via: String
     let body: [(name: StaticString, role: BodyRole)]
     let event: [(name: StaticString, role: Role)]
+    /// The same of members of an event's properties; the others stay there.
+    var nested: [(name: StaticString, role: Role)] = []
     /// Texts before an id that begins with its instant: the milliseconds follow, then a hyphen.
     var datedPrefixes: [String] = []
-    /// Whether an id that is no UUID is one only together with the anonymous user.
-    var isScopedByAnonymous = false
+    /// What an id that is no UUID is one with.
+    var scope = Scope.nothing
+    /// Whether a number below 10¹¹ is an instant in seconds.
+    var mayBeInSeconds = false
+    /// Whether an event without a time happened when its id, of version 7, was made.
+    var isDatedByID = false
     /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
     package let paths: [(path: String, type: String)]
     /// The type whose events must have a name.
@@ -42,19 +52,25 @@ package struct SenderFormat: Sendable {
     package var keyParameter = "api_key"
     /// Where a stored event says which library sent it, and of which version: properties, the first that is there.
     package let libraries: [(name: String, version: String)]
+    /// Whether an SDK that has not asked for more reads `1`.
+    package var answersOne = false
     /// Seconds after which a refused request may come again.
     package let retryAfter: Int
+
+    enum Scope: Sendable {
+        case nothing, anonymousUser, nameAndUser
+    }
 
     /// The same of events that are sent as ours.
     package static let ownLibrary = [(name: "$lib", version: "$lib_version")]
 
-    package static let all = [segment, posthog, amplitude]
+    package static let all = [segment, posthog, amplitude, mixpanel]
 
     /// The ids that events may have whose SDK has given them this text, with whatever key; not of one that is an id only together with more.
     package static func ids(of text: String) -> [EventID] {
         var text = text
         return text.withUTF8 { bytes in
-            all.filter { !$0.isScopedByAnonymous }.flatMap { format in
+            all.filter { $0.scope == .nothing }.flatMap { format in
                 [SenderDoor.public, .secret].map { SenderIDs(format, $0).id(of: bytes) }
             }
         }
@@ -80,6 +96,10 @@ package struct SenderFormat: Sendable {
 
     func role(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? {
         event.first { cursor.equals(key, $0.name) }?.role
+    }
+
+    func nestedRole(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? {
+        nested.first { cursor.equals(key, $0.name) }?.role
     }
 
     func bodyRole(of key: JSONCursor.Text, in cursor: JSONCursor) -> BodyRole? {

@@ -18,10 +18,10 @@ struct SenderIDs: Sendable {
     /// with its instant, as Segment's `ajs-next-MS-UUID`, to one of version 7 in that instant's month.
     ///
     /// - Parameter scope: What the id is unique in, where its SDK says so.
-    func id(of text: UnsafeBufferPointer<UInt8>, in scope: [UInt8]? = nil) -> EventID {
+    func id(of text: UnsafeBufferPointer<UInt8>, in scope: [[UInt8]] = []) -> EventID {
         if let id = Self.itself(text) { return id }
         var bytes = beforeID
-        if let scope { Self.add(scope, to: &bytes) }
+        for part in scope { Self.add(part, to: &bytes) }
         Self.add(text, to: &bytes)
         return Self.id(hashing: bytes, at: instant(of: text))
     }

@@ -22,6 +22,18 @@ enum SenderTime {
         return (0...EventLimits.maximumTime).contains(instant) ? instant : nil
     }
 
+    /// - Parameter number: A decimal number without an exponent, in seconds if it is below 10¹¹, else in milliseconds.
+    /// - Returns: Unix milliseconds, rounded down; nil if it is none.
+    static func milliseconds(decimal number: UnsafeBufferPointer<UInt8>) -> Int64? {
+        var reader = Reader(text: number)
+        let digits = number.prefix { $0 &- 0x30 < 10 }.count
+        guard digits <= 15, let whole = reader.number(digits) else { return nil }
+        let fraction = reader.skip(".") ? reader.fraction() : 0
+        guard let fraction, reader.isAtEnd else { return nil }
+        let instant = whole < 100_000_000_000 ? whole * 1_000 + fraction : whole
+        return (0...EventLimits.maximumTime).contains(instant) ? instant : nil
+    }
+
     private struct Reader {
         let text: UnsafeBufferPointer<UInt8>
         var position = 0
