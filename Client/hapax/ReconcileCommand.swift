@@ -79,6 +79,8 @@ private struct Books: Decodable {
     var given, stored, duplicates, refused, discarded, waiting, missing, repeated, waiting_installs: Int64
     var waiting_since: String?
     var unheard: Part
+    /// Not of servers before 0.1.
+    var vanished_browsers: Part?
     var unknown: Part
     var reasons: [Reason]
     var losses: [Loss]
@@ -106,6 +108,11 @@ private struct Books: Decodable {
         if unheard.installs > 0 {
             lines.append(
                 "Unheard: \(Self.count(unheard.installs, "install")) silent for over 7 days, last words: \(unheard.events) waiting; /v1/installs?sort=silent lists them"
+            )
+        }
+        if let vanished = vanished_browsers, vanished.installs > 0 {
+            lines.append(
+                "Vanished: \(Self.count(vanished.installs, "browser")) silent for over 7 days, last words: \(vanished.events) waiting; many never come back"
             )
         }
         if unknown.installs > 0 {

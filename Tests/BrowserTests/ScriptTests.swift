@@ -90,6 +90,7 @@ struct ScriptTests {
             let rows = try await site.rows()
             Self.expectOnce(0..<100, rows)
             #expect(rows.compactMap(\.sequence).sorted() == Array(1...100))
+            #expect(rows.allSatisfy { $0.install_id?.dropFirst(14).first == "8" }, "a browser's")
         }
     }
 

@@ -115,7 +115,9 @@ struct SenderBodyTests {
         let first = try sent("a", "u")
         #expect(try sent("a", "u", time: "1795953600000.0").laid == first.laid)
         #expect(try sent("b", "u").ids != first.ids && sent("a", "v").ids != first.ids)
-        for time in ["-1", "1e9", "12345678901234567", #""x""#] { #expect(try sent("a", "u", time: time).laid[0].contains(#""time":1000,"#), "\(time)") }
+        for time in ["-1", "1e9", "12345678901234567", #""x""#] {
+            #expect(try sent("a", "u", time: time).laid[0].contains(#""time":1000,"#), "\(time)")
+        }
         let unnamed = try [#"{"a":1,"token":"k"}"#, #"{"token":"other","a":1}"#].map { properties in
             try read(#"[{"event":"e","properties":{"time":1795953600,"distinct_id":"u",\#(properties.dropFirst())}]"#, "mixpanel").ids
         }

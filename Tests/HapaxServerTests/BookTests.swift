@@ -407,4 +407,26 @@ struct BookTests {
         }
         for bad in ["", "{", "{[1,2)", "{[2,1)}", "{[1,x)}", "[1,2)"] { #expect(SequenceSet(bad) == nil, "\(bad)") }
     }
+
+    @Test(
+        "What waits at an install that fell silent is unheard; at a browser it is told, and the verdict stays",
+        arguments: StoreUnderTest.Kind.allCases)
+    func browsersMayVanish(kind: StoreUnderTest.Kind) async throws {
+        let place = try await StoreUnderTest(kind)
+        let store = try await place.open()
+        _ = try await store.projectID(named: "shop")
+        let reader = TrustReader(database: store.sql, projectID: 1, purpose: .search(within: .seconds(60)))
+        func silent(_ install: String) async throws -> Trust {
+            let body = #"{"install_id":"\#(install)","report_version":1,"created":3,"acknowledged":0,"events":[]}"#
+            let request = try IngestRequest(json: Array(body.utf8)[...], projectID: 1)
+            _ = try await store.commit(CommitGroup([request], horizon: 0).storeGroup, writer: 0)
+            return try await reader.trust(since: 0, now: try await store.sql.settled() + Trust.silence + 60_000)
+        }
+        let browser = try await silent("0198d3b4-0000-8000-8000-000000000001")
+        #expect(
+            browser.verdict == .balanced && browser.vanished.installs == 1 && browser.vanished.events == 3 && browser.unheard.installs == 0)
+        let both = try await silent("0198d3b4-0000-7000-8000-000000000002")
+        #expect(both.verdict == .unheard && both.vanished.installs == 1 && both.unheard.installs == 1 && both.figures.waiting == 6)
+        await store.close()
+    }
 }

@@ -14,6 +14,8 @@ package struct Trust: Sendable {
     /// Installs with something that waits, and of these those that have been silent for ``silence``.
     package var waiting = Part()
     package var unheard = Part()
+    /// The same of browsers, which are not among them: many never come back, and nothing is wrong then.
+    package var vanished = Part()
     /// When the longest silent of ``waiting`` was heard from.
     package var waitingSince: Int64?
     package var reasons: [Reason] = []
@@ -69,6 +71,9 @@ struct TrustReader: Sendable {
 
     private var ms: @Sendable (StoreSQL) -> StoreSQL { database.dialect.milliseconds }
 
+    /// `hapax.js` gives its installs ids of version 8, all others have such of version 4 or 7.
+    private var isBrowser: StoreSQL { "substr(\(database.dialect.uuidText("install_id")), 15, 1) = '8'" }
+
     /// - Parameter since: Of installs heard from since then, in Unix milliseconds.
     func trust(since: Int64, now: Int64) async throws(StoreError) -> Trust {
         let chosen: StoreSQL = "FROM installs WHERE project_id = \(projectID) AND heard_at >= \(milliseconds: since)"
@@ -79,15 +84,16 @@ struct TrustReader: Sendable {
                 SELECT count(*), \(ms("min(heard_at)")), \(ms("max(heard_at)")), sum(events_given) FILTER (WHERE NOT is_unknown), sum(events_stored),
                   sum(events_duplicates), sum(events_refused), sum(events_discarded), sum(events_waiting), sum(events_missing), sum(repeated),
                   count(*) FILTER (WHERE is_unknown), sum(events_given) FILTER (WHERE is_unknown), count(*) FILTER (WHERE events_waiting > 0),
-                  \(ms("min(heard_at) FILTER (WHERE events_waiting > 0)")), count(*) FILTER (WHERE \(silent)),
-                  sum(events_waiting) FILTER (WHERE \(silent))
+                  \(ms("min(heard_at) FILTER (WHERE events_waiting > 0 AND NOT \(isBrowser))")),
+                  count(*) FILTER (WHERE \(silent) AND NOT \(isBrowser)), sum(events_waiting) FILTER (WHERE \(silent) AND NOT \(isBrowser)),
+                  count(*) FILTER (WHERE \(silent) AND \(isBrowser)), sum(events_waiting) FILTER (WHERE \(silent) AND \(isBrowser))
                 \(chosen)
                 """,
                 as: purpose
             ).first ?? []
         let numbers = row.map { $0.flatMap { Int64($0) } }
         // A number that cannot be read is no zero.
-        guard numbers.count == 17, zip(row, numbers).allSatisfy({ ($0 == nil) == ($1 == nil) }) else {
+        guard numbers.count == 19, zip(row, numbers).allSatisfy({ ($0 == nil) == ($1 == nil) }) else {
             throw .unavailable("the books cannot be read")
         }
         func count(_ index: Int) -> Int64 { numbers[index] ?? 0 }
@@ -101,6 +107,7 @@ struct TrustReader: Sendable {
         trust.waiting = .init(installs: count(13), events: count(8))
         trust.waitingSince = numbers[14]
         trust.unheard = .init(installs: count(15), events: count(16))
+        trust.vanished = .init(installs: count(17), events: count(18))
         if trust.figures.refused > 0 || trust.figures.discarded > 0 {
             trust.reasons = try await reasons("\(chosen) AND events_refused + events_discarded > 0")
         }

@@ -38,6 +38,7 @@ const trust = refreshed(15, {
     $("trust-facts").replaceChildren(...facts([
       ["Waiting on", t.waiting ? things(t.waiting_installs, "install") : null], ["The longest silent since", t.waiting_since && when(t.waiting_since)],
       ["Unheard for over 7 days", t.unheard.installs ? `${things(t.unheard.installs, "install")}, last words: ${grouped(t.unheard.events)} waiting` : null],
+      ["Browsers that vanished with something waiting", t.vanished_browsers.installs ? `${things(t.vanished_browsers.installs, "browser")} silent for over 7 days, last words: ${grouped(t.vanished_browsers.events)} waiting` : null],
       ["Too many gaps to keep track of", t.unknown.installs ? `${things(t.unknown.installs, "install")}, ${grouped(t.unknown.events)} given` : null],
       ["Numbers given twice", t.repeated ? `${grouped(t.repeated)}: a queue was copied, or restored from a copy` : null],
     ]).children);

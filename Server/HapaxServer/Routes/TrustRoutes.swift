@@ -27,6 +27,7 @@ struct TrustRoutes: Sendable {
             writer.member("waiting_installs", trust.waiting.installs)
             writer.member("waiting_since", trust.waitingSince.map(Self.instant))
             writer.member("unheard", part: trust.unheard)
+            writer.member("vanished_browsers", part: trust.vanished)
             writer.member("unknown", part: trust.unknown)
             writer.member("reasons", list: trust.reasons) { writer, reason in
                 writer.object { writer in

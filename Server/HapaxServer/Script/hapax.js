@@ -64,11 +64,11 @@
 
   // MARK: Who it is
 
-  // UUIDv7 (RFC 9562).
-  const uuid = () => {
+  // Of version 7 (RFC 9562), or of 8, by which the server knows a browser's install.
+  const uuid = (version = 112) => {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     for (let index = 0; index < 6; index++) bytes[index] = Date.now() / 2 ** (40 - 8 * index);
-    bytes[6] = (bytes[6] & 15) | 112;
+    bytes[6] = (bytes[6] & 15) | version;
     bytes[8] = (bytes[8] & 63) | 128;
     return Array.from(bytes, (byte, index) => ([4, 6, 8, 10].includes(index) ? "-" : "") + (byte + 256).toString(16).slice(1)).join("");
   };
@@ -168,7 +168,7 @@
 
   const numbered = (events) => {
     const known = object("install");
-    const install = known?.install_id ? known : { install_id: uuid(), report_version: 1, created: 0, acknowledged: 0, refused: {} };
+    const install = known?.install_id ? known : { install_id: uuid(128), report_version: 1, created: 0, acknowledged: 0, refused: {} };
     const refused = { ...object("refused") };
     if (JSON.stringify(refused) !== JSON.stringify(install.refused)) {
       install.refused = refused;
