@@ -116,7 +116,7 @@ struct BrowserKeyTests {
                     ["Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization, x-sdk"])
                 #expect(preflight.status == 204 && preflight["Access-Control-Allow-Origin"] == allowed)
                 #expect(preflight["Access-Control-Allow-Headers"] == (isListed ? "authorization, x-sdk" : nil))
-                #expect(preflight["Access-Control-Allow-Methods"] == (isListed ? "POST" : nil))
+                #expect(preflight["Access-Control-Allow-Methods"] == (isListed ? "POST, GET" : nil))
                 for (path, body, status) in [
                     (path, "{", isListed ? 400 : 403), (path.replacing(key, with: "wrong"), Self.event, 401), (path, nil, 413),
                 ] as [(String, String?, Int)] {
@@ -126,6 +126,33 @@ struct BrowserKeyTests {
                     #expect(answer["Access-Control-Allow-Origin"] == allowed && (answer["Vary"] == "Origin") == isListed)
                 }
             }
+        }
+    }
+
+    @Test(
+        "SDKs in pages get the settings with which they start, if the key is one for their page",
+        arguments: [
+            (
+                "GET", "/v1/projects/KEY/settings",
+                #"{"integrations":{"Segment.io":{"apiKey":"KEY","apiHost":"HOST/v1","protocol":"http"}},"plan":{},"metrics":{"sampleRate":0}}"#
+            ),
+            (
+                "GET", "/sourceConfig?p=npm&writeKey=KEY",
+                #"{"source":{"id":"hapax","name":"hapax","workspaceId":"hapax","enabled":true,"config":{},"destinations":[]}}"#
+            ),
+            ("GET", "/array/KEY/config?ip=0", #""analytics":{"endpoint":"/i/v0/e/"}}"#),
+            ("POST", "/flags/?v=2", #"{"flags":{},"featureFlags":{},"featureFlagPayloads":{},"errorsWhileComputingFlags":false}"#),
+        ])
+    func pagesGetTheirSettings(method: String, path: String, says: String) async throws {
+        try await Self.run { server, key, _ in
+            let own = try await Self.send(server, path.replacing("KEY", with: key), method: method, from: Self.shop)
+            let expected = says.replacing("KEY", with: key).replacing("HOST", with: "127.0.0.1")
+            #expect(own.status == 200 && own["Access-Control-Allow-Origin"] == Self.shop)
+            #expect(String(decoding: own.body, as: UTF8.self).hasSuffix(expected), "\(String(decoding: own.body, as: UTF8.self))")
+            guard path.contains("KEY") else { return }
+            let other = try await Self.send(server, path.replacing("KEY", with: key), method: method, from: "https://other.example")
+            #expect(other.status == 403 && other["Access-Control-Allow-Origin"] == "https://other.example")
+            #expect(try await Self.send(server, path.replacing("KEY", with: "wrong"), method: method, from: nil).status == 401)
         }
     }
 

@@ -19,7 +19,7 @@ enum CrossOrigin {
             ("Vary", "Origin"),
         ]
         if request.method == .OPTIONS {
-            fields += [("Access-Control-Allow-Methods", "POST"), ("Access-Control-Max-Age", "86400")]
+            fields += [("Access-Control-Allow-Methods", "POST, GET"), ("Access-Control-Max-Age", "86400")]
             let asked = request.headers["access-control-request-headers"].joined(separator: ", ")
             if !asked.isEmpty, asked.utf8.count <= askedBytes { fields.append(("Access-Control-Allow-Headers", asked)) }
         }
@@ -29,6 +29,8 @@ enum CrossOrigin {
     private static func sends(_ request: HTTPRequestHead) -> Bool {
         let path = request.uri.prefix { $0 != "?" }
         // A slash more is the same path.
-        return path == "/v1/events" || path == "/v1/events/" ? [.POST, .OPTIONS].contains(request.method) : SenderFormat.isPath(path)
+        return path == "/v1/events" || path == "/v1/events/"
+            ? [.POST, .OPTIONS].contains(request.method)
+            : SenderFormat.isPath(path) || SenderSettings.isPath(path)
     }
 }

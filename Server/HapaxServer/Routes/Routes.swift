@@ -48,6 +48,11 @@ struct Routes {
                 }
             }
         }
+        let settings = SettingsRoute(ingest: ingest, isSecure: certificate != nil)
+        for asked in SenderSettings.allCases {
+            add(asked.path, asked.isPost ? .post : .get) { request, context in try settings.respond(to: request, context, asked) }
+            add(asked.path, .options) { _, _ in Response(status: .noContent) }
+        }
         add("/v1/events", .get) { request, context in try await reading.events(request, context) }
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
         add("/v1/key", .get) { request, _ in try reading.key(request) }

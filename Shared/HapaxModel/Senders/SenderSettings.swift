@@ -1,0 +1,82 @@
+/// What SDKs in pages ask for before they send: their settings, and flags. Each gets the least that it starts with; nothing is remotely set here.
+package enum SenderSettings: Sendable, CaseIterable {
+    /// Segment's script, which sends where the answer says.
+    case segment
+    case rudder
+    case posthog
+    case posthogFlags
+    case posthogDecide
+
+    /// With the key in braces where it stands there; a shorter path without one has it in the query, or needs none.
+    package var path: String {
+        switch self {
+        case .segment: "/v1/projects/{key}/settings"
+        case .rudder: "/sourceConfig"
+        case .posthog: "/array/{key}/config"
+        case .posthogFlags: "/flags"
+        case .posthogDecide: "/decide"
+        }
+    }
+
+    package var isPost: Bool { self == .posthogFlags || self == .posthogDecide }
+
+    /// The parameter that holds the key; nil if it stands in the path, or is not asked for.
+    package var keyParameter: String? { self == .rudder ? "writeKey" : nil }
+
+    /// Whether a path is one of these.
+    package static func isPath(_ path: Substring) -> Bool {
+        let parts = path.split(separator: "/", maxSplits: 4)
+        return allCases.contains { settings in
+            let pattern = settings.path.split(separator: "/")
+            return pattern.count == parts.count && zip(pattern, parts).allSatisfy { $0 == $1 || $0 == "{key}" }
+        }
+    }
+
+    /// - Parameters:
+    ///   - host: How the asker reaches this server, without a scheme.
+    /// - Returns: JSON.
+    package func answer(key: String, host: String, isSecure: Bool) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.object { writer in
+            switch self {
+            case .segment:
+                writer.member("integrations") { writer in
+                    writer.member("Segment.io") { writer in
+                        writer.member("apiKey", key)
+                        writer.member("apiHost", host + "/v1")
+                        writer.member("protocol", isSecure ? "https" : "http")
+                    }
+                }
+                writer.member("plan") { _ in }
+                writer.member("metrics") { $0.member("sampleRate", 0) }
+            case .rudder:
+                writer.member("source") { writer in
+                    for name in ["id", "name", "workspaceId"] {
+                        writer.member(named: name)
+                        writer.string("hapax")
+                    }
+                    writer.member("enabled", true)
+                    writer.member("config") { _ in }
+                    writer.member("destinations", list: [Int]()) { $0.integer($1) }
+                }
+            case .posthog:
+                writer.member("supportedCompression", list: ["gzip", "gzip-js"]) { $0.string($1) }
+                for name in [
+                    "hasFeatureFlags", "sessionRecording", "surveys", "heatmaps", "capturePerformance", "captureDeadClicks",
+                    "autocaptureExceptions",
+                ] {
+                    writer.member(named: name)
+                    writer.raw("false")
+                }
+                writer.member("siteApps", list: [Int]()) { $0.integer($1) }
+                writer.member("analytics") { $0.member("endpoint", "/i/v0/e/") }
+            case .posthogFlags, .posthogDecide:
+                writer.member("flags") { _ in }
+                writer.member("featureFlags") { _ in }
+                writer.member("featureFlagPayloads") { _ in }
+                writer.member("errorsWhileComputingFlags", false)
+            }
+        }
+        return writer.bytes
+    }
+}
