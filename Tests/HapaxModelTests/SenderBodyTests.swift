@@ -260,20 +260,29 @@ struct SenderBodyTests {
         #expect(#expect(throws: BodyProblem.self) { try read(many) }?.code == .bodyTooLarge)
     }
 
-    @Test("Whatever is damaged, an event that is taken is one object of ours, with our mark last")
-    func damageStaysInside() throws {
-        let body = Array(
-            #"{"batch":[{"messageId":"m","event":"e\ud83d","userId":"u","properties":{"a":[1,{"b":"}"}]},"context":{"x":"\""}},{"event":"f","userId":"v"}],"sentAt":"x"}"#
-                .utf8)
+    @Test(
+        "Whatever is damaged, an event that is taken is one object of ours, with our mark last",
+        arguments: [
+            (
+                "segment",
+                #"{"batch":[{"messageId":"m","event":"e\ud83d","userId":"u","properties":{"a":[1,{"b":"}"}]},"context":{"x":"\""}},{"event":"f","userId":"v"}],"sentAt":"x"}"#
+            ),
+            (
+                "mixpanel",
+                #"[{"event":"e\u0000","properties":{"token":"k","time":1.5,"distinct_id":7,"$insert_id":"i","$via":{"sdk":"x"},"a":[{"b":"]"}]}},{"$token":"k","$set":{"a":"\""},"$add":{"n":1}}]"#
+            ),
+        ])
+    func damageStaysInside(via: String, text: String) throws {
+        let (body, format) = (Array(text.utf8), try #require(SenderFormat.all.first { $0.via == via }))
         var random = SeededRandom.printed()
         for _ in 0..<20_000 {
             let damaged = random.mutated(body)
-            var scan = SenderBody(damaged, SenderFormat.all[0], type: "track", .public, arrival: 1)
+            var scan = SenderBody(damaged, format, type: "track", .public, arrival: 1)
             while (try? scan.next { fields, buffer, _ in
                 guard fields.problem == nil else { return }
                 let text = String(decoding: buffer, as: UTF8.self)
                 #expect(fields.id != nil && EventScanner.check(Array(buffer)) == nil, "\(String(decoding: damaged, as: UTF8.self))")
-                #expect(text.contains(#""sdk":"segment""#) && text.hasSuffix("}}}"))
+                #expect(text.contains(#""sdk":"\#(via)""#) && text.hasSuffix("}}}"))
             }) == true {}
         }
     }
