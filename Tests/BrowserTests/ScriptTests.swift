@@ -134,7 +134,8 @@ struct ScriptTests {
         "Without consent nothing is kept and nothing is sent; with it, all from the page's beginning; withdrawn, all is forgotten but that")
     func consentIsAsked() async throws {
         try await Site.run { site in
-            site.page("/", "data-id=device data-consent=ask data-pages=off")
+            // However it is spelt.
+            site.page("/", "data-id=device data-consent data-pages=off")
             try await site.open()
             try await site.browser.run(Self.track(0..<3))
             #expect(try await site.browser.run("hapax.flush()") == "false")

@@ -101,6 +101,14 @@ struct SenderBodyTests {
                 "mixpanel", #"{"$token":"k","$distinct_id":"u","$time":2,"$set":{"plan":"pro"},"$add":{"n":1},"$ip":"0"}"#,
                 #"{"event_id":"ID","event":"$profile_set","time":2000,"distinct_id":"u","properties":{"plan":"pro","$via":{"$add":{"n":1},"$ip":"0","sdk":"mixpanel"}}}"#
             ),
+            (
+                "mixpanel", #"{"$token":"k","$distinct_id":"u","$delete":""}"#,
+                #"{"event_id":"ID","event":"$profile_delete","time":1000,"distinct_id":"u","properties":{"$via":{"$delete":"","sdk":"mixpanel"}}}"#
+            ),
+            (
+                "mixpanel", #"{"event":"e","$distinct_id":"u","$set":{"a":1},"properties":{"b":2,"distinct_id":"other","time":3}}"#,
+                #"{"event_id":"ID","event":"e","time":3000,"distinct_id":"u","properties":{"b":2,"distinct_id":"other","$via":{"$set":{"a":1},"sdk":"mixpanel"}}}"#
+            ),
         ])
     func otherFamiliesBecomeOurs(via: String, body: String, laid: String) throws {
         let read = try read(body, via, type: via == "mixpanel" ? "profile" : "track")
@@ -122,6 +130,20 @@ struct SenderBodyTests {
             try read(#"[{"event":"e","properties":{"time":1795953600,"distinct_id":"u",\#(properties.dropFirst())}]"#, "mixpanel").ids
         }
         #expect(unnamed[0] == unnamed[1], "what is not stored is no part of an id")
+    }
+
+    @Test(
+        "The key is that of the body, else of the first event that has one",
+        arguments: [
+            ("segment", #"{"batch":[{"writeKey":"no"}],"writeKey":"k"}"#, "k"),
+            ("mixpanel", #"[5,{"event":"e"},{"properties":{"token":"k"}}]"#, "k"),
+            ("mixpanel", #"[{"properties":{"a":"\#(String(repeating: "x", count: 70_000))"}},{"$token":"\u006b"}]"#, "k"),
+            ("mixpanel", #"{"properties":{"token":"k"}}"#, "k"), ("mixpanel", "[{},[", nil), ("mixpanel", "[]", nil),
+            ("mixpanel", #"["k"]"#, nil),
+        ] as [(String, String, String?)])
+    func keysAreFound(via: String, body: String, key: String?) throws {
+        let format = try #require(SenderFormat.all.first { $0.via == via })
+        #expect(SenderBody.key(in: Array(body.utf8), format) == key)
     }
 
     @Test("An event with another key than the first one is refused alone")
@@ -198,6 +220,10 @@ struct SenderBodyTests {
         #expect(try self.read(timeless, arrival: 1).ids != self.read(timeless, arrival: 2).ids, "without a time each is one of its own")
         let pages = try ["Home", "About"].map { try event(#"{"type":"page","userId":"u","name":"\#($0)"}"#).id }
         #expect(pages[0] != pages[1], "all that is stored counts")
+        let bodies =
+            ["", #""context":{"c":1},"#, #""context":{"c":2},"#].map { #"{\#($0)"batch":[\#(first)]}"# }
+            + [#"{"batch":[\#(first.dropLast()),"anonymousId":"a"}]}"#, #"{"batch":[\#(first.dropLast()),"anonymousId":"b"}]}"#]
+        #expect(Set(try bodies.map { try read($0).ids[0] }).count == 5, "and so do the body's context and the anonymous user")
     }
 
     @Test(

@@ -23,16 +23,21 @@ struct SenderCounts: Sendable {
     /// For so many days what came is kept.
     static let days: Int32 = 400
 
-    private(set) var counts: [Source: Outcomes] = [:]
+    private var counts: [Source: Outcomes] = [:]
+    /// How many sources of each project there are.
+    private var sources: [Int32: Int] = [:]
 
     mutating func add(_ outcomes: Outcomes, of source: Source) {
         var source = source
-        if counts[source] == nil, counts.count >= Self.maximumSources { source.library = Self.others }
+        if counts[source] == nil {
+            if sources[source.projectID, default: 0] >= Self.maximumSources { source.library = Self.others }
+            if counts[source] == nil { sources[source.projectID, default: 0] += 1 }
+        }
         counts[source, default: [:]].merge(outcomes, uniquingKeysWith: +)
     }
 
     mutating func take() -> [Source: Outcomes] {
-        defer { counts = [:] }
+        defer { (counts, sources) = ([:], [:]) }
         return counts
     }
 }

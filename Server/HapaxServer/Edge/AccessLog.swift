@@ -42,13 +42,11 @@ final class AccessLog: Sendable {
         // Of other answers the sentence is our own; these may quote what was sent (I14).
         if let problem, ![400, 404].contains(status.code) { metadata["problem.detail"] = "\(problem.detail)" }
         metadata["project"] = projectName(request.headers[.authorization]).map { "\($0)" }
-        let client = proxies.client(of: context.channel.remoteAddress?.ipAddress, forwarded: request.headers[values: Self.forwardedFor])
+        let client = proxies.client(of: context.channel.remoteAddress?.ipAddress, forwarded: request.headers[values: .forwardedFor])
         metadata["client.address"] = client.map { "\($0)" }
         if suppressed > 0 { metadata["suppressed.count"] = "\(suppressed)" }
         logger.info(problem == nil ? "A request took long" : "A request was refused", metadata: metadata)
     }
-
-    private static let forwardedFor = HTTPField.Name("X-Forwarded-For") ?? .via
 
     /// - Returns: How many lines have been left out before this one; nil if this one is, too.
     private func takeLine(at now: ContinuousClock.Instant) -> Int? {
@@ -63,4 +61,8 @@ final class AccessLog: Sendable {
             return state.suppressed
         }
     }
+}
+
+extension HTTPField.Name {
+    static let forwardedFor = HTTPField.Name("X-Forwarded-For") ?? .via
 }

@@ -74,6 +74,7 @@ package struct IngestApplication: Service {
         let log = AccessLog(logger: logger, proxies: options.proxies) { access.projectName($0) }
         let routes = Routes(
             keys: access, admin: admin, writer: writer, store: store, live: live, senders: senders, zones: zones, limits: options.limits,
+            proxies: options.proxies,
             metrics: metrics, watch: watch, readiness: readiness, connections: connections, certificate: certificate, logger: logger,
             currentTime: currentTime)
         var listeners: [any Service] = []

@@ -40,7 +40,7 @@ struct ReadRoutes: Sendable {
         let id = EventID(uuidString: text)
         let text = text.removingPercentEncoding ?? text
         guard text.utf8.count <= ServerLimits.parameterBytes else { throw RequestProblem.parameter("id", "is too long") }
-        let ids = id.map { [$0] } ?? SenderFormat.ids(of: text)
+        let ids = (id.map { [$0] } ?? []) + (id == nil || id?.version == 8 ? SenderFormat.ids(of: text) : [])
         var writer = JSONWriter()
         for id in ids {
             guard

@@ -16,7 +16,7 @@ struct Routes {
     init(
         keys: Keys, admin: AdminRoutes, writer: GroupCommitWriter, store: any EventStore, live: Live, senders: SenderDays,
         zones: [Int32: ReportZone],
-        limits: ServerLimits,
+        limits: ServerLimits, proxies: TrustedProxies,
         metrics: ServerMetrics, watch: StoreWatch, readiness: ReadinessProbe, connections: Connections, certificate: Certificate?,
         logger: Logger, currentTime: @escaping @Sendable () -> Int64
     ) {
@@ -39,7 +39,7 @@ struct Routes {
             answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .options) { _, _ in Response(status: .noContent) }
-        let others = SenderRoutes(ingest: ingest, currentTime: currentTime)
+        let others = SenderRoutes(ingest: ingest, proxies: proxies, currentTime: currentTime)
         for format in SenderFormat.all {
             for (path, type) in format.paths {
                 for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {

@@ -8,6 +8,7 @@ import Hummingbird
 @available(macOS 14, *)
 struct SenderRoutes: Sendable {
     let ingest: IngestRoute
+    let proxies: TrustedProxies
     let currentTime: @Sendable () -> Int64
 
     /// - Parameter type: Of events that do not say their own, as the path has it.
@@ -29,7 +30,7 @@ struct SenderRoutes: Sendable {
         let parameters = try QueryParameters(request.uri.query, known: [format.keyParameter, "verbose"], ignoresOthers: true)
         let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }, parameters.text(format.keyParameter)]
         let arrival = currentTime()
-        let (sender, body) = try await self.sender(of: request, format, inAddress: addresses.compactMap(\.self))
+        let (sender, body) = try await self.sender(of: request, context, format, inAddress: addresses.compactMap(\.self))
         try ingest.checkPage(of: request, sender, via: format)
         var answersOne = format.answersOne && parameters.text("verbose") != "1"
         func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
@@ -55,9 +56,9 @@ struct SenderRoutes: Sendable {
     /// Whose events a request brings: what the address and the header say counts more than the body.
     ///
     /// - Returns: Also the body, if it had to be read for that.
-    private func sender(of request: Request, _ format: SenderFormat, inAddress addresses: [String]) async throws(RequestProblem)
-        -> (Keys.Sender, RequestBodyReader.Body?)
-    {
+    private func sender(
+        of request: Request, _ context: IngestContext, _ format: SenderFormat, inAddress addresses: [String]
+    ) async throws(RequestProblem) -> (Keys.Sender, RequestBodyReader.Body?) {
         let refusal: RequestProblem
         do throws(RequestProblem) {
             return (try ingest.keys.sender(request.headers[.authorization], inAddress: addresses), nil)
@@ -66,9 +67,11 @@ struct SenderRoutes: Sendable {
             refusal = error
         }
         let body = try await RequestBodyReader.readForeign(request)
-        // Whatever strangers send, they have one turn among the projects, and so much memory.
-        let charge = try strangers.take(body.bytes.count, of: Self.stranger)
-        let key = try await ingest.turns.run(Self.stranger) { _ throws(RequestProblem) in
+        // Whatever strangers send, they have so many turns among the projects, and so much memory. Those of one address share one.
+        let client = proxies.client(of: context.channel.remoteAddress?.ipAddress, forwarded: request.headers[values: .forwardedFor])
+        let stranger = -1 - Int32((client ?? "").utf8.reduce(UInt32(5_381)) { $0 &* 33 &+ UInt32($1) } % ServerLimits.strangers)
+        let charge = try strangers.take(body.bytes.count, of: stranger)
+        let key = try await ingest.turns.run(stranger) { _ throws(RequestProblem) in
             SenderBody.key(in: try RequestBodyReader.unpacked(body), format)
         }
         _ = charge
@@ -79,11 +82,9 @@ struct SenderRoutes: Sendable {
         }
     }
 
-    /// The project of whoever has not shown a key yet.
-    private static let stranger: Int32 = -1
     /// Bodies that wait until their key has been looked for.
     private let strangers = Budget(
-        limit: ServerLimits.strangersBytes, limitOfOne: ServerLimits.strangersBytes, what: "bodies whose key stands in them")
+        limit: ServerLimits.strangersBytes, limitOfOne: ServerLimits.strangersBytes / 2, what: "bodies whose key stands in them")
 
     /// One answer for the SDKs of all families: each reads another part of it. Success means that every event is accounted for; what was refused for good
     /// is listed here, under `/v1/refusals` and on the page.

@@ -38,8 +38,8 @@
     }
   };
   const consentIs = (value) => (kept("consent") ?? memory.get("consent")) === value;
-  const hasOptedOut = () => consentIs("no") || (gpc && navigator.globalPrivacyControl);
-  const mustAsk = () => asks && !consentIs("yes");
+  const hasOptedOut = () => consentIs("no") || (gpc != null && navigator.globalPrivacyControl);
+  const mustAsk = () => asks != null && !consentIs("yes");
   const isSilent = () => mustAsk() || hasOptedOut();
 
   const get = (name) => memory.get(name) ?? kept(name);
@@ -194,7 +194,7 @@
   const taken = () => {
     const events = waiting().sort().map((name) => {
       const event = object(name);
-      if ("e." + event?.event_id === name && bytes(get(name)) < mostOfBody - 1e3) return event;
+      if (name.length > 37 && "e." + event?.event_id === name && bytes(get(name)) < mostOfBody - 1e3) return event;
       // Something else has written it.
       remove(name);
     }).filter(Boolean);

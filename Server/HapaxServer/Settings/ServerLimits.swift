@@ -108,6 +108,9 @@ package struct ServerLimits: Sendable {
     /// The most requests that wait, unpacked in part, while others go first; each keeps up to ``EventLimits/maximumDecompressedBodyBytes``, and
     /// as many bytes of rows.
     static let begunTurns = 8
+    /// Among so many turns senders without a known key outside their bodies are shared out, by address: beside projects each is one more. One address delays those alone that share its
+    /// turn.
+    static let strangers: UInt32 = 8
     /// Bytes of bodies that wait until the key in them has been looked for; a further one is answered 503.
     static let strangersBytes = 16 * 1024 * 1024
     /// The most bytes that these requests keep.

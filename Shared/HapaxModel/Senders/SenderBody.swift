@@ -56,9 +56,20 @@ package struct SenderBody: EventSource {
                 if format.bodyRole(of: member.key, in: cursor) == .key { found = member.value }
             }
             if found == nil {
+                // The first event that has one: another one may be bad.
                 steps.position = start
-                if steps.skip(UInt8(ascii: "[")) { steps.skipWhitespace() }
-                found = SenderEvent(&steps, format)?.key
+                let isArray = steps.skip(UInt8(ascii: "["))
+                repeat {
+                    steps.skipWhitespace()
+                    let place = steps.position
+                    let event = SenderEvent(&steps, format)
+                    found = event?.key
+                    if event == nil {
+                        steps.position = place
+                        guard steps.value() != nil else { break }
+                    }
+                    steps.skipWhitespace()
+                } while found == nil && isArray && steps.skip(UInt8(ascii: ","))
             }
             return found.flatMap { value in
                 var value = JSONSteps(bytes, at: value.lowerBound)

@@ -20,8 +20,8 @@ struct SenderEvent {
     private var properties: (rank: Int, value: Range<Int>, member: Range<Int>)?
     /// Members of the properties that stay there; nil for all.
     private var kept: [Range<Int>]?
-    /// The member's name that says what is done to a profile.
-    private var operation: Range<Int>?
+    /// The member that says what is done to a profile, with its name.
+    private var operation: (name: Range<Int>, value: Range<Int>, member: Range<Int>)?
     /// Whose event it is.
     private(set) var key: Range<Int>?
     /// Members that are kept under `$via`, whole; those whose names are ours there, apart.
@@ -52,11 +52,19 @@ struct SenderEvent {
         self = state.event
         range = start..<steps.position
         if !format.nested.isEmpty { takeProperties(format, state.cursor) }
+        settleOperation(in: state.cursor.bytes)
+    }
+
+    /// What is done to a profile names the event, and holds its properties, if nothing else does.
+    private mutating func settleOperation(in body: UnsafeBufferPointer<UInt8>) {
+        guard let (_, value, member) = operation else { return }
+        guard name == nil, properties == nil else { operation = nil; return others.append(member) }
+        if body[value.lowerBound] == UInt8(ascii: "{") { properties = (0, value, member) } else { others.append(member) }
     }
 
     /// Takes what stands among the properties and is none.
     private mutating func takeProperties(_ format: SenderFormat, _ cursor: JSONCursor) {
-        guard let properties, operation == nil, range.count <= Self.maximumBytes else { return }
+        guard let properties, range.count <= Self.maximumBytes else { return }
         var steps = JSONSteps(cursor.bytes, at: properties.value.lowerBound)
         var state = (event: self, kept: [Range<Int>]())
         _ = steps.object(&state) { state, member in
@@ -88,11 +96,12 @@ struct SenderEvent {
                 others.append(member.range)
             }
         case .dropped: break
+        // To delete is told with an empty text.
+        case .operation:
+            guard operation == nil else { return others.append(member.range) }
+            operation = (member.key.range, member.value, member.range)
         case .some where isAbsent: break
         case .key: key = key ?? member.value
-        case .operation:
-            guard operation == nil, body[member.value.lowerBound] == UInt8(ascii: "{") else { return others.append(member.range) }
-            (operation, properties) = (member.key.range, (0, member.value, member.range))
         // An id that is neither a text nor a number is none.
         case .id: if Self.isText(member.value, in: body) { id = member.value } else { others.append(member.range) }
         case .name: name = member.value
@@ -193,7 +202,7 @@ struct SenderEvent {
             if let type, !body[type.value].elementsEqual("\"\(format.named)\"".utf8) { others.append(type.member) }
         } else if let operation {
             writer.raw(#","event":"#)
-            writer.string("$\(defaultType)_" + String(decoding: body[operation].dropFirst(), as: UTF8.self))
+            writer.string("$\(defaultType)_" + String(decoding: body[operation.name].dropFirst(), as: UTF8.self))
         } else {
             let type = type.flatMap { Self.withText($0.value, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType
             // What was tracked has a name of its own: without one it is refused as nameless.
@@ -242,7 +251,8 @@ struct SenderEvent {
         writer.raw("}}}")
         var fields = EventScanner.fields(of: &writer)
         if given == nil {
-            fields.id = fields.problem == nil ? contentID(fields, &writer, others + own, in: body, time ?? arrival, ids, ordinal) : nil
+            let parts = [others + own, shared, anonymous.map { [$0] } ?? []]
+            fields.id = fields.problem == nil ? contentID(fields, &writer, parts, in: body, time ?? arrival, ids, ordinal) : nil
         }
         writer.withBytes { take(fields, UnsafeBufferPointer($0)) }
     }
@@ -271,7 +281,7 @@ struct SenderEvent {
     }
 
     private func contentID(
-        _ fields: EventFields, _ writer: inout JSONWriter, _ others: [Range<Int>], in body: UnsafeBufferPointer<UInt8>, _ time: Int64,
+        _ fields: EventFields, _ writer: inout JSONWriter, _ parts: [[Range<Int>]], in body: UnsafeBufferPointer<UInt8>, _ time: Int64,
         _ ids: SenderIDs,
         _ ordinal: (EventID) -> Int
     ) -> EventID {
@@ -286,9 +296,12 @@ struct SenderEvent {
         } else {
             values += properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)
         }
-        values += Array(",{".utf8)
-        for (number, member) in others.enumerated() { values += (number > 0 ? [UInt8(ascii: ",")] : []) + body[member] }
-        values += Array("}]".utf8)
+        // Members of the event, members of the body that belong to it, and the anonymous user.
+        for (number, part) in parts.enumerated() {
+            values += Array(number < 2 ? ",{".utf8 : ",[".utf8) + part.map { Array(body[$0]) }.joined(separator: [UInt8(ascii: ",")])
+            values += Array(number < 2 ? "}".utf8 : "]".utf8)
+        }
+        values += Array("]".utf8)
         let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, values: values[...], ordinal: ordinal) }
         let first = content(0)
         let number = ordinal(first)

@@ -7,7 +7,7 @@ extension SenderFormat {
             ("$token", .key),
         ] + (operations.map { ($0, .operation) } as [(StaticString, Role)]),
         nested: [
-            ("token", .key), ("distinct_id", .user(rank: 0)), ("$insert_id", .id), ("time", .time(rank: 0)),
+            ("token", .key), ("distinct_id", .user(rank: 1)), ("$insert_id", .id), ("time", .time(rank: 1)),
             // Written when it sends.
             ("mp_sent_by_lib_version", .dropped),
         ],
