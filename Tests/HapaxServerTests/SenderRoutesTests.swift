@@ -232,7 +232,9 @@ struct SenderRoutesTests {
         await store.close()
     }
 
-    @Test("An event is found by the text that its SDK has given it", arguments: ["order-17", "ajs-next-1790000000000-x", "a/b ü?", "0a000000-0000-8000-8000-000000000abc"])
+    @Test(
+        "An event is found by the text that its SDK has given it",
+        arguments: ["order-17", "ajs-next-1790000000000-x", "a/b ü?", "0a000000-0000-8000-8000-000000000abc"])
     func eventsAreFoundByText(text: String) async throws {
         let place = try await StoreUnderTest(.sqlite)
         try await RunningServer.run(on: try await place.open()) { server in
