@@ -314,6 +314,11 @@ struct PageTests {
             #expect(try await browser.run("document.getElementById('trust-losses').checkVisibility()") == "false")
             try await send(9...10)
             try await browser.until("\(verdict) === '3 events missing.' || (trust.load(), false)")
+            let batch = #"{"writeKey":"demo","batch":[{"event":"e","userId":"u","messageId":"m"}]}"#
+            _ = try await RawHTTP.post(
+                port: server.port, path: "/v1/batch", headers: ["User-Agent": "shop<b>/3.1 (linux)"], body: Array(batch.utf8))
+            let senders = "document.getElementById('trust-senders').innerText"
+            try await browser.until("/shop<b> 3.1\\tsegment\\t1\\t1\\t0\\t0/.test(\(senders)) || (trust.load(), false)")
             let text = try await browser.text(of: "#trust-body")
             #expect(text.contains("6–8") && text.contains("0000000000aa") && text.contains("name_too_long"), "\(text)")
             #expect(try await browser.run(Self.nameless) == "")

@@ -157,6 +157,31 @@ struct AdminTests {
         }
     }
 
+    @Test("A token that senders have already is a key, if it is public and long enough, once", arguments: StoreUnderTest.Kind.allCases)
+    func tokensMayBeKeys(kind: StoreUnderTest.Kind) async throws {
+        let place = try await StoreUnderTest(kind)
+        let store = try await place.open()
+        _ = try await Registry(database: store.sql).addProject("shop")
+        try await RunningServer.run(on: store) { server in
+            func add(_ members: String) async throws -> (status: Int, text: String) {
+                try await Self.send(
+                    server, "POST", "/v1/admin/keys", key: RunningServer.adminKey, #"{"project":"shop",\#(members)}"#)
+            }
+            let made = try await add(#""kind":"write","value":"phc_0123456789abcdef""#)
+            #expect(made.status == 201 && made.text.contains(#""beginning":"phc_01""#))
+            let sent = try await server.post("[]", headers: ["Authorization": "Bearer phc_0123456789abcdef"])
+            #expect(sent.status == 200)
+            for (members, status) in [
+                (#""kind":"write","value":"phc_0123456789abcdef""#, 409), (#""kind":"write","value":"\#(RunningServer.key)""#, 409),
+                (#""kind":"server","value":"phc_0123456789abcdeg""#, 400), (#""kind":"write","value":"short""#, 400),
+                (#""kind":"write","value":"hapax_w_0123456789abcdef""#, 400), (#""kind":"write","value":"with blanks in the text""#, 400),
+            ] {
+                let refused = try await add(members)
+                #expect(refused.status == status && !refused.text.contains("phc_"), "\(members) \(refused)")
+            }
+        }
+    }
+
     @Test("The keys are written anew with their numbers, and that of a key which was removed is not given again")
     func numbersOutliveTheMigration() async throws {
         let fixture = try await StoreUnderTest(.sqlite)

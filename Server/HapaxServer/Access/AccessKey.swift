@@ -50,8 +50,9 @@ package enum AccessKey {
         return !text.hasSuffix(sum(String(text.dropLast(sumCharacters))))
     }
 
-    /// Enough to tell keys apart in a list, and no help to guess one: the kind and the first four random characters.
-    package static func beginning(_ text: String) -> String { String(text.prefix(beginningCharacters)) }
+    /// Enough to tell keys apart in a list, and no help to guess one: the kind and the first four random characters; of a text of somebody else's making the
+    /// first six.
+    package static func beginning(_ text: String) -> String { String(text.prefix(text.hasPrefix("hapax_") ? beginningCharacters : 6)) }
 
     /// CRC-32 in base 62.
     private static func sum(_ text: String) -> String {

@@ -49,11 +49,12 @@ extension Registry {
     ///   - project: Its name; nil for an admin key of all projects.
     ///   - isReadOnly: For an admin key that sees everything and changes nothing.
     ///   - origins: For a browser key, at least one.
+    ///   - value: A text that senders have already, as another vendor's token; only for keys that are public. nil makes a key.
     ///   - expiresAt: Unix milliseconds.
     /// - Returns: Also the key itself, which is kept nowhere.
     package func addKey(
-        _ kind: KeyKind, project: String?, name: String = "", isReadOnly: Bool = false, origins: [String] = [], expiresAt: Int64? = nil,
-        now: Int64
+        _ kind: KeyKind, project: String?, name: String = "", isReadOnly: Bool = false, origins: [String] = [], value: String? = nil,
+        expiresAt: Int64? = nil, now: Int64
     ) async throws -> (key: Key, secret: String) {
         guard project != nil || kind == .admin else { throw Problem.invalid(parameter: "project", "must name the key's project") }
         guard !isReadOnly || kind == .admin else {
@@ -65,10 +66,26 @@ extension Registry {
         guard !origins.isEmpty || kind != .browser else { throw Self.needsOrigins }
         let origins = try Origins(origins)
         try Self.checkName(name)
+        if let value {
+            guard kind.isPublic else {
+                throw Problem.invalid(parameter: "value", "is for a write key or a browser key; others are secret, and made here")
+            }
+            guard (ServerLimits.shortestKeyBytes...200).contains(value.utf8.count), value.utf8.allSatisfy({ (0x21...0x7E).contains($0) }),
+                !value.hasPrefix("hapax_")
+            else {
+                throw Problem.invalid(
+                    parameter: "value",
+                    "must be \(ServerLimits.shortestKeyBytes) to 200 printable ASCII characters without blanks, and not begin with hapax_")
+            }
+            guard !keysInSettings.contains(KeyDigest(value)), try await !keys().contains(where: { $0.digest == KeyDigest(value) }) else {
+                throw Problem.exists("there is such a key already")
+            }
+        }
         guard !keysInSettings.contains(KeyDigest(name)) else { throw Self.nameHoldsKey }
         var projectID: Int32?
         if let project { projectID = try await contents().project(named: project).id }
-        return try await insert(kind, projectID, name: name, isReadOnly: isReadOnly, origins: origins, expiresAt: expiresAt, now: now)
+        return try await insert(
+            kind, projectID, name: name, isReadOnly: isReadOnly, origins: origins, value: value, expiresAt: expiresAt, now: now)
     }
 
     private static let needsOrigins = Problem.invalid(
@@ -129,12 +146,12 @@ extension Registry {
     }
 
     private func insert(
-        _ kind: KeyKind, _ projectID: Int32?, name: String, isReadOnly: Bool, origins: Origins, expiresAt: Int64?, now: Int64,
-        lock: [StoreSQL] = [],
+        _ kind: KeyKind, _ projectID: Int32?, name: String, isReadOnly: Bool, origins: Origins, value: String? = nil, expiresAt: Int64?,
+        now: Int64, lock: [StoreSQL] = [],
         unless condition: StoreSQL = "false", and other: (_ ifMade: StoreSQL) -> StoreSQL? = { _ in nil }
     ) async throws -> (key: Key, secret: String) {
         var random = SystemRandomNumberGenerator()
-        let secret = AccessKey.make(kind, using: &random)
+        let secret = value ?? AccessKey.make(kind, using: &random)
         let digest = KeyDigest(secret)
         // What may do less than an admin key of all projects is of a kind that servers of an earlier version do not know, and so refuse.
         let stored = kind == .admin && isReadOnly ? Key.adminThatReads : kind == .admin && projectID != nil ? Key.adminOfOne : kind.rawValue

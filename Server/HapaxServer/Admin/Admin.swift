@@ -118,8 +118,8 @@ package struct Admin: Sendable {
         case .setProject(let name, _, _, _), .erase(let name, _, _, _, _), .unblock(let name, _), .acceptLosses(let name, _):
             return try only(name)
         // Whose key it would be is missing: that is another fault.
-        case .addKey(let kind, nil, _, _, _, _) where kind != .admin: return nil
-        case .addKey(_, let project, _, _, _, _): return try only(project)
+        case .addKey(let kind, nil, _, _, _, _, _) where kind != .admin: return nil
+        case .addKey(_, let project, _, _, _, _, _): return try only(project)
         case .rotateKey(let id, _, _), .setKey(let id, _), .revokeKey(let id):
             let key = try visible.key(id)
             return visible.projects.first { $0.id == key.projectID }?.name
@@ -180,9 +180,10 @@ package struct Admin: Sendable {
         case .setProject(let name, let derivedIDs, let limit, let zone):
             return .project(try await registry.set(name, derivedIDs: derivedIDs, eventsPerSecond: limit, timeZone: zone, now: now))
         case .removeProject(let name): return .erasing([try await erasures.add(project: name, user: nil)], links: [])
-        case .addKey(let kind, let project, let name, let isReadOnly, let origins, let lasts):
+        case .addKey(let kind, let project, let name, let isReadOnly, let origins, let value, let lasts):
             let (key, secret) = try await registry.addKey(
-                kind, project: project, name: name, isReadOnly: isReadOnly, origins: origins, expiresAt: try end(lasts), now: now)
+                kind, project: project, name: name, isReadOnly: isReadOnly, origins: origins, value: value, expiresAt: try end(lasts),
+                now: now)
             return .key(key, secret: secret)
         case .setKey(let id, let origins): return .key(try await registry.setKey(id, origins: origins))
         case .rotateKey(let id, let grace, let lasts):

@@ -11,7 +11,8 @@ package enum AdminVerb: Sendable {
     case removeProject(name: String)
     /// `lasts`: nil for ever.
     case addKey(
-        KeyKind, project: String? = nil, name: String = "", isReadOnly: Bool = false, origins: [String] = [], lasts: Duration? = nil)
+        KeyKind, project: String? = nil, name: String = "", isReadOnly: Bool = false, origins: [String] = [], value: String? = nil,
+        lasts: Duration? = nil)
     /// The origins replace those of a browser key.
     case setKey(Int32, origins: [String])
     /// `grace`: how long the old key still works, 30 days if it is nil; `lasts`: nil for as long as the old one was to, if that was to end.
@@ -78,7 +79,7 @@ package enum AdminVerb: Sendable {
                 zone.map { "time zone: \($0)" },
             ]
             .compactMap { $0 }.joined(separator: ", ")
-        case .addKey(let kind, _, let name, let isReadOnly, let origins, _):
+        case .addKey(let kind, _, let name, let isReadOnly, let origins, _, _):
             ([kind.rawValue] + (isReadOnly ? ["read-only"] : []) + (name.isEmpty ? [] : [name]) + origins).joined(separator: ", ")
         case .setKey(let id, let origins): (["key \(id)"] + origins).joined(separator: ", ")
         case .rotateKey(let id, _, _), .revokeKey(let id): "key \(id)"

@@ -259,13 +259,18 @@ struct KeysCommand: ParsableCommand {
             name: .customLong("origin"),
             help: "Of a browser key: whose pages may use it, as https://shop.example or https://*.shop.example; once for each.")
         var origins: [String] = []
+        @Option(
+            help: ArgumentHelp(
+                "A token that senders have already, as another vendor's, for a write or browser key: then nothing is made.",
+                valueName: "token"))
+        var value: String?
         @Option(help: "What it is for, to tell it from others.") var name = ""
         @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
         func run(on store: CommandStore) async throws -> CommandOutput {
             let verb = AdminVerb.addKey(
-                kind, project: project, name: name, isReadOnly: readOnly, origins: origins, lasts: expires)
+                kind, project: project, name: name, isReadOnly: readOnly, origins: origins, value: value, lasts: expires)
             guard case .key(let key, let secret?, _) = try await store.admin.perform(verb, saysYes: false) else {
                 return CommandOutput(text: "")
             }

@@ -107,13 +107,13 @@ struct AdminRoutes: Sendable {
     }
 
     func addKey(_ request: Request) async throws -> Response {
-        try await perform(request, ["kind", "project", "name", "read_only", "origins", "expires_in_days"]) { body in
+        try await perform(request, ["kind", "project", "name", "read_only", "origins", "value", "expires_in_days"]) { body in
             guard let kind = KeyKind(rawValue: try body.needed("kind", body.text)) else {
                 throw Registry.Problem.invalid(parameter: "kind", "must be write, server, browser, read or admin")
             }
             return .addKey(
                 kind, project: try body.text("project"), name: try body.text("name") ?? "", isReadOnly: try body.flag("read_only"),
-                origins: try body.texts("origins") ?? [],
+                origins: try body.texts("origins") ?? [], value: try body.text("value"),
                 lasts: try body.days("expires_in_days", from: 1))
         }
     }
