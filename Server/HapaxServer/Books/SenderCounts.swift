@@ -54,11 +54,13 @@ extension IngestOutcome {
 extension IngestRequest {
     /// Who sent this; nil for an install, which numbers its events.
     ///
-    /// - Parameter agent: The header field `User-Agent`, which says something if no event does.
+    /// - Parameter agent: The header field `User-Agent`, which says what sends our own form, but for pages. Of the others, and of pages, the first event does:
+    ///   reading that takes as long as scanning some of them.
     func source(agent: String?) -> SenderCounts.Source? {
         guard report == nil, count > 0 else { return nil }
         let product = agent.map { $0.prefix { $0 != " " }.map { $0 == "/" ? " " : $0 } }.map { String($0) }
-        let library = (rows.keys.first.flatMap(library) ?? product ?? "").printable
+        let isToldByEvent = via != nil || agent?.hasPrefix("Mozilla/") == true
+        let library = ((isToldByEvent ? rows.keys.first.flatMap(library) : nil) ?? product ?? "").printable
         return .init(
             projectID: projectID, via: via?.via ?? SenderCounts.native,
             library: String(decoding: library.utf8.prefix(SenderCounts.libraryBytes), as: UTF8.self))

@@ -290,18 +290,21 @@ struct SenderEvent {
             return (fields.name.withBytes(of: laid) { Array($0) }, fields.distinctID.withBytes(of: laid) { Array($0) })
         }
         // All that is stored of it: a page's name and a group's id are no properties.
-        var values = Array("[".utf8)
-        if let kept {
-            values += Array("{".utf8) + kept.map { Array(body[$0]) }.joined(separator: [UInt8(ascii: ",")]) + Array("}".utf8)
-        } else {
-            values += properties.map { Array(body[$0.value]) } ?? Array("{}".utf8)
+        var values: [UInt8] = []
+        values.reserveCapacity(range.count + 64)
+        func add(_ open: String, _ members: [Range<Int>], _ close: String) {
+            values += open.utf8
+            for (number, member) in members.enumerated() {
+                if number > 0 { values.append(UInt8(ascii: ",")) }
+                values += body[member]
+            }
+            values += close.utf8
         }
+        if let kept { add("[{", kept, "}") } else if let properties { add("[", [properties.value], "") } else { add("[{", [], "}") }
         // Members of the event, members of the body that belong to it, and the anonymous user.
-        for (number, part) in parts.enumerated() {
-            values += Array(number < 2 ? ",{".utf8 : ",[".utf8) + part.map { Array(body[$0]) }.joined(separator: [UInt8(ascii: ",")])
-            values += Array(number < 2 ? "}".utf8 : "]".utf8)
-        }
-        values += Array("]".utf8)
+        add(",{", parts[0], "}")
+        add(",{", parts[1], "}")
+        add(",[", parts[2], "]]")
         let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, values: values[...], ordinal: ordinal) }
         let first = content(0)
         let number = ordinal(first)
