@@ -175,6 +175,7 @@ extension EdgeBenchmark {
                     guard status == 200 else { throw BenchmarkError("an honest sender was answered \(status)") }
                     latencies[place].append((.now - sent) / .milliseconds(1))
                 }
+                // Without a pause it would be a load itself.
                 usleep(20_000)
             }
             let sorted = latencies.map { $0.sorted() }
@@ -185,6 +186,7 @@ extension EdgeBenchmark {
         let pause = UInt32(4 * 1_000_000 * bomb.count / 90_000)
         let crowd = Background(count: 4) { number in
             let connection = try HTTPConnection(port: port)
+            // One after the other, 90 kB a second together.
             usleep(pause / 4 * UInt32(number))
             return { isEnough in
                 while !isEnough() {

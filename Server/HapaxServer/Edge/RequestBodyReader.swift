@@ -9,13 +9,13 @@ enum RequestBodyReader {
     struct Body: Sendable {
         var bytes: [UInt8]
         var isCompressed: Bool
-        /// Whether it may be in zlib's format.
+        /// Whether another vendor's SDK has sent it, in any of the forms that these pack their bodies in.
         var isForeign = false
     }
 
     /// - Throws: ``RequestProblem``: encoding not supported, too large, or cut.
     static func read(_ request: Request) async throws(RequestProblem) -> Body {
-        let isCompressed = try encoding(request) != nil
+        let isCompressed = try isCompressed(request)
         let bytes = try await collect(request, limit: EventLimits.maximumBodyBytes)
         return Body(bytes: bytes, isCompressed: isCompressed)
     }
@@ -23,7 +23,7 @@ enum RequestBodyReader {
     /// Of another vendor's SDK: its first bytes say whether it is compressed, since some SDKs do not; one that is not may be as large as another
     /// one decompressed.
     static func readForeign(_ request: Request) async throws(RequestProblem) -> Body {
-        let isPlain = try encoding(request, isForeign: true) == nil
+        let isPlain = try !isCompressed(request, isForeign: true)
         let bytes = try await collect(
             request, limit: isPlain ? EventLimits.maximumDecompressedBodyBytes : EventLimits.maximumBodyBytes)
         let isCompressed = Gzip.isPacked(bytes)
@@ -63,11 +63,11 @@ enum RequestBodyReader {
         RequestProblem(.bodyTooLarge, detail: "the body is larger than \(limit) bytes")
     }
 
-    private static func encoding(_ request: Request, isForeign: Bool = false) throws(RequestProblem) -> String? {
+    private static func isCompressed(_ request: Request, isForeign: Bool = false) throws(RequestProblem) -> Bool {
         switch request.headers[.contentEncoding]?.lowercased() {
-        case nil, "", "identity": return nil
-        case "gzip", "x-gzip": return "gzip"
-        case "deflate" where isForeign: return "deflate"
+        case nil, "", "identity": return false
+        case "gzip", "x-gzip": return true
+        case "deflate" where isForeign: return true
         case .some: throw RequestProblem(.unsupportedEncoding, detail: "the content encoding must be gzip or none")
         }
     }

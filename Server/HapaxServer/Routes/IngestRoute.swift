@@ -45,14 +45,16 @@ struct IngestRoute: Sendable {
             guard authorization == nil, let query = request.uri.query, query.contains("key="),
                 let key = try QueryParameters(query, known: ["key"], ignoresOthers: true).text("key")
             else { return (try keys.sender(authorization), false) }
-            do throws(RequestProblem) { return (try keys.sender(key: key, isPublic: true), true) } catch {
-                let isGeneral = error.detail == KeyTable.noKnownKey.detail
-                throw isGeneral ? RequestProblem(.unknownKey, detail: "the key in the address is not known") : error
-            }
+            return (try keys.sender(key: key, isPublic: true), true)
         } catch {
-            throw noted(error)
+            // Of a header that was not sent nothing is to be said.
+            let isGeneral = authorization == nil && error.detail == KeyTable.noKnownKey.detail
+            throw noted(isGeneral ? Self.noKnownKey : error)
         }
     }
+
+    private static let noKnownKey = RequestProblem(
+        .unknownKey, detail: "\(KeyTable.noKnownKey.detail), or of a page the address (?key=)")
 
     /// Whether the page that a request is from may use its key.
     func checkPage(of request: Request, _ sender: Keys.Sender, via: SenderFormat? = nil) throws(RequestProblem) {
