@@ -89,7 +89,9 @@ struct BrowserKeyTests {
                     (Self.shop, 200, Self.shop), (nil, 200, nil), ("https://other.example", 403, "https://other.example"),
                     ("https://evil.example", 403, nil), ("null", 403, nil),
                 ] as [(String?, Int, String?)] {
-                    let answer = try await Self.send(server, path, from: origin, [:], body)
+                    var answer = try await Self.send(server, path, from: origin, [:], body)
+                    // As a sender does while the store is slow.
+                    for _ in 0..<20 where answer.status == 503 { answer = try await Self.send(server, path, from: origin, [:], body) }
                     #expect(answer.status == status && answer["Access-Control-Allow-Origin"] == allowed, "\(path) \(origin ?? "")")
                     #expect(status == 200 || String(decoding: answer.body, as: UTF8.self).contains("wrong_origin"))
                 }

@@ -49,8 +49,8 @@ struct SenderRoutesTests {
             #expect(again.status == 200 && again.body.contains(#""stored":0,"duplicates":21"#), "\(again.body)")
             let single = try await send(events[3], to: server, path: "/v1/t")
             #expect(single.body.contains(#""received":1,"stored":0,"duplicates":1"#))
-            let listed = try await server.get("/v1/events?limit=100")
-            #expect(String(decoding: listed.body, as: UTF8.self).components(separatedBy: #""sdk":"segment""#).count == 22)
+            let rows = "SELECT count(*) FROM events WHERE CAST(properties AS text) LIKE '%sdk%segment%'"
+            #expect(try await place.rows(rows) == [["21"]])
         }
     }
 
@@ -279,10 +279,18 @@ struct SenderRoutesTests {
         _ = try await Registry(database: store.sql).set("limited", eventsPerSecond: 1, now: Sample.now)
         let key = try await Registry(database: store.sql).addKey(.write, project: "limited", now: Sample.now).secret
         try await RunningServer.run(on: store) { server in
-            let first = try await send(Self.batch((0..<900).map { Self.event("m-\($0)") }), to: server, key: key)
-            let second = try await send(Self.batch([Self.event("m")]), to: server, key: key)
-            #expect(first.status == 200 && second.status == 503 && second.body.contains(#""reason":"rate_limited""#))
-            #expect(second.message["Retry-After"] != nil)
+            // At once: what is owed is forgotten within a second, in which a busy machine may answer one of them.
+            let answers = try await withThrowingTaskGroup(of: (status: Int, body: String, message: HTTPMessage).self) { tasks in
+                for batch in 0..<16 {
+                    tasks.addTask { try await send(Self.batch((0..<50).map { Self.event("m-\(batch)-\($0)") }), to: server, key: key) }
+                }
+                return try await tasks.reduce(into: []) { $0.append($1) }
+            }
+            let refused = answers.filter { $0.status != 200 }
+            #expect(!refused.isEmpty && refused.count < answers.count)
+            for answer in refused {
+                #expect(answer.status == 503 && answer.body.contains(#""reason":"rate_limited""#) && answer.message["Retry-After"] != nil)
+            }
         }
         var options = RunningServer.options
         options.limits.body = .milliseconds(200)
