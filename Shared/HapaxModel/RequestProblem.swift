@@ -13,6 +13,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
     package var retryAfter: Int?
     /// Whether another vendor's SDK reads the answer: it takes a limit for a loss, and another document.
     package var isForSender = false
+    /// The status of the answer where such an SDK loses what it would keep at another one; nil: that of the code.
+    package var statusForSender: Int?
 
     package init(_ code: Code, detail: String) {
         self.init(code, detail: detail, members: [:])
@@ -41,6 +43,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case invalidEncoding = "invalid_encoding"
         /// A query parameter is unknown, repeated, or has an invalid value; the member `parameter` names it.
         case invalidParameter = "invalid_parameter"
+        /// The one event of a request is refused for good.
+        case rejected
         /// Beyond ``EventLimits/maximumEventsPerBatch``.
         case tooManyEvents = "too_many_events"
         /// The key is missing or not known.
@@ -93,7 +97,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
         /// The HTTP status of the answer.
         package var status: Int {
             switch self {
-            case .malformed, .invalidEncoding, .invalidParameter: 400
+            case .malformed, .invalidEncoding, .invalidParameter, .rejected: 400
             case .unknownKey: 401
             case .wrongKeyKind, .otherProject, .wrongOrigin: 403
             case .notFound, .expired: 404
@@ -116,6 +120,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .malformed: "The body cannot be read"
             case .invalidEncoding: "The compressed body cannot be read"
             case .invalidParameter: "A parameter cannot be used"
+            case .rejected: "The event cannot be stored"
             case .tooManyEvents: "The batch holds too many events"
             case .unknownKey: "The key is not known"
             case .wrongKeyKind: "The key is of another kind"
@@ -153,7 +158,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
     }
 
     /// The HTTP status of the answer. What may come again later is 503 for other vendors' SDKs, some of which give events up after 408 and 429.
-    package var status: Int { isForSender && [408, 429].contains(code.status) ? 503 : code.status }
+    package var status: Int { statusForSender ?? (isForSender && [408, 429].contains(code.status) ? 503 : code.status) }
 
     /// The answer's body.
     package func encoded(requestID: String) -> [UInt8] {

@@ -31,6 +31,8 @@ package protocol EventSource {
     var envelope: EventBatch.Envelope { get }
     /// Whether the envelope gives another `sent_at` or `install_id` than the one that the events were read with.
     var envelopeChanged: Bool { get }
+    /// How another vendor's SDK has sent it; nil for events as ours.
+    var via: SenderFormat? { get }
 
     /// Reads one event, or one field of the envelope.
     ///
@@ -40,6 +42,7 @@ package protocol EventSource {
 
 extension BodyScan: EventSource {
     package var envelope: EventBatch.Envelope { found.envelope }
+    package var via: SenderFormat? { nil }
 }
 
 /// Scans a body piece by piece, so that its caller can let other work go first between two events.

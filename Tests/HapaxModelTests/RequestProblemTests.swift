@@ -55,10 +55,10 @@ struct RequestProblemTests {
         #expect(RequestProblem.code(status: 413, contentType: type, body: Array(#"{"code":"malformed","status":413}"#.utf8)) == nil)
     }
 
-    @Test("only refusals of 400 and 413 concern the batch, and of these not those of a question")
+    @Test("only refusals of 400 and 413 concern the batch, and of these not those of a question or of one foreign event")
     func batchConcernsFollowTheStatus() {
         for code in RequestProblem.Code.allCases {
-            #expect(code.concernsBatch == (code.status == 400 && code != .invalidParameter || code.status == 413))
+            #expect(code.concernsBatch == (code.status == 400 && ![.invalidParameter, .rejected].contains(code) || code.status == 413))
             #expect(!code.title.isEmpty)
         }
     }

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -109,10 +110,77 @@ struct SenderBodyTests {
                 "mixpanel", #"{"event":"e","$distinct_id":"u","$set":{"a":1},"properties":{"b":2,"distinct_id":"other","time":3}}"#,
                 #"{"event_id":"ID","event":"e","time":3000,"distinct_id":"u","properties":{"b":2,"distinct_id":"other","$via":{"$set":{"a":1},"sdk":"mixpanel"}}}"#
             ),
+            (
+                "posthog",
+                #"{"api_key":"k","events":[{"event_type":"e","device_id":"d","insert_id":"f47ac10b-58cc-4372-a567-0e02b2c3d479"}]}"#,
+                #"{"event_id":"ID","event":"e","time":1000,"distinct_id":"d","properties":{"$via":{"sdk":"amplitude"}}}"#
+            ),
+            (
+                "sensors",
+                #"[{"type":"track_signup","event":"$SignUp","distinct_id":"u","anonymous_id":"b","original_id":"a","time":2000,"_track_id":5,"_flush_time":9,"properties":{"$lib":"js"}}]"#,
+                #"{"event_id":"ID","event":"$identify","time":2000,"distinct_id":"u","properties":{"$lib":"js","$anonymous_id":"a","$via":{"anonymous_id":"b","_track_id":5,"event":"$SignUp","sdk":"sensors"}}}"#
+            ),
+            (
+                "sensors", #"{"type":"profile_set","distinct_id":"u","time":2000,"properties":{"plan":"pro"},"lib":{},"project":"p"}"#,
+                #"{"event_id":"ID","event":"$profile_set","time":2000,"distinct_id":"u","properties":{"plan":"pro","$via":{"lib":{},"project":"p","sdk":"sensors"}}}"#
+            ),
+            (
+                "snowplow",
+                #"{"schema":"iglu:s","data":[{"e":"ue","eid":"f47ac10b-58cc-4372-a567-0e02b2c3d479","dtm":"1795953600000","ttm":"1795953600500","stm":"1","uid":"u","duid":"d","ue_px":"\#(Self.coded(#"{"schema":"iglu:s/unstruct_event/jsonschema/1-0-0","data":{"schema":"iglu:com.acme/paid/jsonschema/1-0-1","data":{"a":"ü"}}}"#))","co":"{\"schema\":\"iglu:c\",\"data\":[{\"schema\":\"s\",\"data\":{}}]}"}]}"#,
+                #"{"event_id":"ID","event":"paid","time":1795953600500,"distinct_id":"u","properties":{"a":"ü","$anonymous_id":"d","$via":{"schema":"iglu:com.acme/paid/jsonschema/1-0-1","contexts":[{"schema":"s","data":{}}],"dtm":"1795953600000","sdk":"snowplow"}}}"#
+            ),
+            (
+                "snowplow", #"{"e":"pv","eid":"f47ac10b-58cc-4372-a567-0e02b2c3d479","url":"https://a/","duid":"d","cx":"bm9uZQ"}"#,
+                #"{"event_id":"ID","event":"$page","time":1000,"distinct_id":"d","properties":{"$via":{"url":"https://a/","cx":"bm9uZQ","sdk":"snowplow"}}}"#
+            ),
+            (
+                "snowplow", #"{"data":[{"e":"se","se_ca":"shop","se_ac":"buy","tnuid":"n"}]}"#,
+                #"{"event_id":"ID","event":"buy","time":1000,"distinct_id":"n","properties":{"$via":{"se_ca":"shop","sdk":"snowplow"}}}"#
+            ),
+            (
+                "cloudevents",
+                #"{"specversion":"1.0","id":"7","source":"/shop","type":"paid","subject":"u","time":"1970-01-01T00:00:02Z","data":{"a":1}}"#,
+                #"{"event_id":"ID","event":"paid","time":2000,"distinct_id":"u","properties":{"a":1,"$via":{"specversion":"1.0","source":"/shop","id":"7","sdk":"cloudevents"}}}"#
+            ),
+            (
+                "cloudevents", #"[{"id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","source":"/shop","type":"paid","data":[1]}]"#,
+                #"{"event_id":"ID","event":"paid","time":1000,"distinct_id":"/shop","properties":{"data":[1],"$via":{"id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","sdk":"cloudevents"}}}"#
+            ),
         ])
     func otherFamiliesBecomeOurs(via: String, body: String, laid: String) throws {
         let read = try read(body, via, type: via == "mixpanel" ? "profile" : "track")
         #expect(read.laid == [laid.replacing("ID", with: read.ids.first ?? "")] && read.reasons == [nil], "\(read.laid)")
+    }
+
+    /// As Snowplow's trackers write JSON into a text.
+    private static func coded(_ json: String) -> String {
+        Data(json.utf8).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_")
+    }
+
+    @Test("A CloudEvent's id is one together with its source, a UUID's, too")
+    func sourceIsPartOfAnID() throws {
+        func id(_ id: String, _ source: String, _ door: SenderDoor = .public) throws -> String {
+            try read(#"{"id":"\#(id)","source":"\#(source)","type":"t"}"#, "cloudevents", door).ids[0]
+        }
+        let uuid = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
+        let ids = [try id("1", "/a"), try id("1", "/b"), try id("1", "/a", .secret), try id(uuid, "/a"), try id(uuid, "/b")]
+        #expect(Set(ids + [uuid]).count == 6)
+        #expect(ids[0] == "f5557d67-5c1d-87c1-ab9e-23f8cfaff0f7", "by Python's hashlib")
+    }
+
+    @Test(
+        "An event whose attributes stand in the head is the same one",
+        arguments: [
+            ("application/json; charset=utf-8", #"{"a":1}"#, #""data":{"a":1}}"#), (nil, "[1]", #""data":[1]}"#),
+            ("application/x+json", #"{"a":1},"id":"forged""#, #""data":"{\"a\":1},\"id\":\"forged\""}"#),
+            ("text/plain", "hello", #""data":"hello"}"#), (nil, "", #""source":"/a b%"}"#),
+        ] as [(String?, String, String)])
+    func headHoldsAnEvent(type: String?, data: String, end: String) {
+        let object = CloudEvent.object([("id", "7"), ("source", "/a%20b%25")], type: type, data: Array(data.utf8))
+        let text = String(decoding: object, as: UTF8.self)
+        #expect(text.hasPrefix(#"{"id":"7","source":"/a b%""#) && text.hasSuffix(end), "\(text)")
+        let bytes = CloudEvent.object([], type: "image/png", data: [0xFF])
+        #expect(String(decoding: bytes, as: UTF8.self) == #"{"datacontenttype":"image/png","data_base64":"/w=="}"#)
     }
 
     @Test("A Mixpanel id that is no UUID is one with name and user; the time counts in seconds or milliseconds, or not at all")
@@ -158,7 +226,8 @@ struct SenderBodyTests {
             ("data=%7B%22a%22%3A%22+%2b%22%7D&verbose=1", #"{"a":" +"}"#), ("ip=0&data=[1]", "[1]"), ("eyJhIjoifj8-In0=", #"{"a":"~?>"}"#),
             ("data=eyJhIjoifj8%2BIn0%3D", #"{"a":"~?>"}"#), ("data=eyJhIjoifj8-In0", #"{"a":"~?>"}"#),
             (#" {"a":"data=1"}"#, #" {"a":"data=1"}"#),
-            ("a=1&b=2", "a=1&b=2"), ("data=%", "%"), ("", ""), (String(repeating: "&", count: 1_000), String(repeating: "&", count: 1_000)),
+            ("data_list=%5B1%5D", "[1]"), ("a=1&b=2", "a=1&b=2"), ("data=%", "%"), ("", ""),
+            (String(repeating: "&", count: 1_000), String(repeating: "&", count: 1_000)),
         ])
     func formsAreRead(body: String, json: String) {
         #expect(String(decoding: SenderForm.json(in: Array(body.utf8)), as: UTF8.self) == json)
@@ -268,7 +337,7 @@ struct SenderBodyTests {
         "Times are those of ISO 8601, and nothing else",
         arguments: [
             ("2026-11-29T12:00:00Z", 1_795_953_600_000), ("2026-11-29 12:00", 1_795_953_600_000),
-            ("2026-11-29T12:00:00,25", 1_795_953_600_250),
+            ("2026-11-29T12:00:00,25", 1_795_953_600_250), ("1795953600250", 1_795_953_600_250), ("20261129120000", nil),
             ("2026-11-29T13:00:00.123456+0100", 1_795_953_600_123), ("2026-11-29T07:30:00-04:30", 1_795_953_600_000),
             ("2026-11-29T12:00:60Z", nil), ("2026-13-01T00:00:00Z", nil), ("1969-12-31T23:59:59Z", nil), ("yesterday", nil),
             ("2026-11-29T12:00:00.Z", nil),
@@ -296,6 +365,14 @@ struct SenderBodyTests {
             (
                 "mixpanel",
                 #"[{"event":"e\u0000","properties":{"token":"k","time":1.5,"distinct_id":7,"$insert_id":"i","$via":{"sdk":"x"},"a":[{"b":"]"}]}},{"$token":"k","$set":{"a":"\""},"$add":{"n":1}}]"#
+            ),
+            (
+                "snowplow",
+                #"{"data":[{"e":"ue","eid":"m","ue_pr":"{\"data\":{\"schema\":\"iglu:a/b/c/d\",\"data\":{\"$via\":{\"sdk\":\"x\"}}}}","co":"{\"data\":[{\"a\":\"]\"}]}"},{"e":"pv","url":"}"}]}"#
+            ),
+            (
+                "cloudevents",
+                #"[{"id":"1","source":"s","type":"t","data":{"$via":{"sdk":"x"}}},{"source":"s","type":"t","data":[1,"}"],"subject":7}]"#
             ),
         ])
     func damageStaysInside(via: String, text: String) throws {

@@ -145,6 +145,112 @@ struct SenderRoutesTests {
     }
 
     @Test(
+        "Events in an address are stored as those of a body; who looks without asking for the answer stores none",
+        arguments: [
+            ("/i?e=pv&eid=i&url=https%3A%2F%2Fa%2F&p=web", "$page", true), ("/track?data=DATA", "e", true), ("/e/?data=DATA", "e", true),
+            ("/sa.gif?data=DATA&ext=crc%3D1", "e", true), ("/sa?data_list=DATA", "e", true),
+            ("/engage?data=%7B%22%24set%22%3A%7B%7D%7D", "$profile_set", true),
+            ("/sa.gif?ext=crc%3D1", "", false), ("/i?e=se", "", true),
+        ])
+    func picturesAreEvents(path: String, name: String, isRead: Bool) async throws {
+        let data = Data(#"{"event":"e","properties":{}}"#.utf8).base64EncodedString()
+        let path =
+            "/k/\(RunningServer.key)"
+            + path.replacing("DATA", with: try #require(data.addingPercentEncoding(withAllowedCharacters: .alphanumerics)))
+        let place = try await StoreUnderTest(.sqlite)
+        try await RunningServer.run(on: try await place.open()) { server in
+            let looker = try await RawHTTP(port: server.port)
+            try await looker.send(RawHTTP.request("HEAD", path))
+            #expect(try await looker.answer(to: "HEAD").status == 405)
+            let picture = try await RawHTTP.get(port: server.port, path: path, headers: ["Accept": "image/avif,*/*"])
+            #expect(
+                (picture.status == 200) == isRead && (picture["Content-Type"] == "image/gif") == isRead
+                    && (picture.body.count == 43) == isRead)
+            #expect(picture["Cache-Control"] == (isRead ? "no-store" : nil))
+            let names = try await place.rows("SELECT event FROM events")
+            #expect(names == (name.isEmpty ? [] : [[name]]))
+            let text = try await RawHTTP.get(port: server.port, path: path)
+            #expect(text.status == 400 || text["Content-Type"]?.contains("image") == false)
+        }
+    }
+
+    @Test("PostHog's newer protocol hears of each event under the id that it was sent with")
+    func eachEventHasAResult() async throws {
+        let events = ["A1B2C3D4-58CC-4372-A567-0E02B2C3D479", "text", "bad"].map {
+            #"{"uuid":"\#($0)","event":"\#($0 == "bad" ? String(repeating: "n", count: 201) : "e")","distinct_id":"u","timestamp":"2026-11-29T12:00:00Z"}"#
+        }
+        try await RunningServer.run { server in
+            for _ in 0..<2 {
+                let answer = try await RawHTTP.post(
+                    port: server.port, path: "/i/v1/analytics/events",
+                    headers: ["Authorization": "Bearer \(RunningServer.key)", "PostHog-Sdk-Info": "posthog-x/1"],
+                    body: Array(#"{"created_at":"2026-11-29T12:00:00Z","batch":[\#(events.joined(separator: ","))]}"#.utf8))
+                let text = String(decoding: answer.body, as: UTF8.self)
+                #expect(text.hasPrefix(#"{"results":{"A1B2C3D4-58CC-4372-A567-0E02B2C3D479":{"result":"ok""#), "\(text)")
+                #expect(text.contains(#""text":{"result":"ok""#) && text.contains(#""bad":{"result":"drop","details":""#))
+            }
+        }
+    }
+
+    @Test(
+        "Sensors' phones keep what is answered 403: a wrong key, and what only their vendor can decrypt",
+        arguments: [
+            ("/sa?project=wrong", "data=e30%3D", 403), ("/sa?project=KEY", "gzip=9&data=e30%3D", 403),
+            ("/sa?token=KEY&project=default", "data=W10%3D", 200),
+        ])
+    func sensorsIsForbidden(path: String, body: String, status: Int) async throws {
+        try await RunningServer.run { server in
+            let answer = try await RawHTTP.post(
+                port: server.port, path: path.replacing("KEY", with: RunningServer.key), body: Array(body.utf8))
+            #expect(answer.status == status, "\(String(decoding: answer.body, as: UTF8.self))")
+        }
+    }
+
+    @Test("What an SDK only tries is not stored")
+    func triesAreNotStored() async throws {
+        let place = try await StoreUnderTest(.sqlite)
+        try await RunningServer.run(on: try await place.open()) { server in
+            let answer = try await RawHTTP.post(
+                port: server.port, path: "/debug?project=\(RunningServer.key)", headers: ["Dry-Run": "true"],
+                body: Array(#"{"event":"e","type":"track"}"#.utf8))
+            #expect(answer.status == 200 && String(decoding: answer.body, as: UTF8.self).contains(#""dry_run":true"#))
+            #expect(try await place.rows("SELECT count(*) FROM events") == [["0"]])
+        }
+    }
+
+    private static let cloud = #"{"specversion":"1.0","id":"7","source":"/shop","type":"paid","data":{"n":1}}"#
+
+    @Test(
+        "One CloudEvent is answered by the status alone, in the body and in the head alike; several by a receipt",
+        arguments: [
+            (["Content-Type": "application/cloudevents+json; charset=utf-8"], Self.cloud, 200, ""),
+            (
+                ["Content-Type": "application/json", "ce-specversion": "1.0", "ce-id": "7", "ce-source": "/shop", "ce-type": "paid"],
+                #"{"n":1}"#, 200, ""
+            ),
+            (["Content-Type": "application/cloudevents-batch+json"], "[\(Self.cloud),\(Self.cloud)]", 200, #""received":2"#),
+            (["Content-Type": "application/cloudevents+json"], #"{"id":"7"}"#, 400, "missing_event"),
+            (["Content-Type": "application/cloudevents-batch+json"], #"[{"id":"7"}]"#, 200, "missing_event"),
+            (["Content-Type": "application/json"], Self.cloud, 415, "application/cloudevents+json"),
+            (["Content-Type": "application/cloudevents+avro", "ce-type": "x"], "x", 415, "unsupported_type"),
+            (["Content-Type": "application/cloudevents+json", "Authorization": "Bearer wrong"], Self.cloud, 401, "unknown_key"),
+        ] as [([String: String], String, Int, String)])
+    func cloudEventsAreAnswered(headers: [String: String], body: String, status: Int, says: String) async throws {
+        let place = try await StoreUnderTest(.sqlite)
+        try await RunningServer.run(on: try await place.open()) { server in
+            for _ in 0..<2 {
+                let answer = try await RawHTTP.post(
+                    port: server.port, path: "/v1/cloudevents",
+                    headers: ["Authorization": "Bearer \(RunningServer.key)"].merging(headers) { $1 }, body: Array(body.utf8))
+                let text = String(decoding: answer.body, as: UTF8.self)
+                #expect(answer.status == status && (says.isEmpty ? text.isEmpty : text.contains(says)), "\(text)")
+            }
+            let isStored = status == 200 && says != "missing_event"
+            #expect(try await place.rows("SELECT event FROM events") == (isStored ? [["paid"]] : []))
+        }
+    }
+
+    @Test(
         "Mixpanel's SDKs read 1, or a document if they have asked; the key stands in the events",
         arguments: [
             ("/track", "data=EVENTS&verbose=1", "application/json"), ("/track?verbose=1", "EVENTS", "application/json"),

@@ -6,7 +6,11 @@ import Testing
 /// Unmodified SDKs of other vendors, from their package index, against the real server.
 @Suite("Other vendors' SDKs (I2)", .endsWhenItHangs)
 struct SenderSDKTests {
-    enum SDK: String, CaseIterable, Sendable { case segment, rudder, posthog, amplitude, mixpanel }
+    enum SDK: String, CaseIterable, Sendable {
+        case segment, rudder, posthog
+        case posthogResults = "posthog-v1"
+        case amplitude, mixpanel, sensors, snowplow, cloudevents
+    }
 
     private static let readKey = "read-key-of-demo"
 
@@ -17,7 +21,7 @@ struct SenderSDKTests {
         let place = PackageLayout.root.appending(path: ".build/senders").path
         if FileManager.default.fileExists(atPath: place + "/complete") { return place }
         let install =
-            "python3 -m pip install --quiet --target \"$0\" 'segment-analytics-python==2.*' 'rudder-sdk-python==2.*' 'posthog==7.*' 'amplitude-analytics==1.*' 'mixpanel==5.*' && touch \"$0/complete\""
+            "python3 -m pip install --quiet --target \"$0\" 'segment-analytics-python==2.*' 'rudder-sdk-python==2.*' 'posthog==7.*' 'amplitude-analytics==1.*' 'mixpanel==5.*' 'SensorsAnalyticsSDK==1.*' 'snowplow-tracker==1.*' 'cloudevents==2.*' && touch \"$0/complete\""
         guard let process = try? ChildProcess("/bin/sh", ["-c", install, place]), await process.waitUntilExit() == .exited(0) else {
             return nil
         }

@@ -42,11 +42,12 @@ elif sdk == "rudder":
 
     client.dataPlaneUrl = host
     with_segments_interface(client)
-elif sdk == "posthog":
+elif sdk in ("posthog", "posthog-v1"):
     from posthog import Posthog
 
-    # The key stands in its body alone, as Amplitude's.
-    client = Posthog(key, host=host, on_error=failed, max_retries=10, gzip=True)
+    # The key stands in its body alone, as Amplitude's; in the newer protocol in the head.
+    mode = {"capture_mode": "v1"} if sdk == "posthog-v1" else {}
+    client = Posthog(key, host=host, on_error=failed, max_retries=10, gzip=True, **mode)
     for mark in range(first, first + count):
         client.capture("order_viewed", distinct_id=user(mark), properties=properties(mark))
     client.flush()
@@ -69,6 +70,61 @@ elif sdk == "mixpanel":
     for mark in range(first, first + count):
         kept(client.track, user(mark), "order_viewed", properties(mark))
     kept(consumer.flush)
+elif sdk == "sensors":
+    from sensorsanalytics.sdk import BatchConsumer, SensorsAnalytics
+
+    consumer = BatchConsumer(host + "/sa?project=" + key, max_size=50)
+    client = SensorsAnalytics(consumer)
+
+    def kept(call, *parameters):
+        # It raises what it meets, and keeps its batch for the next flush.
+        for _ in range(100):
+            try:
+                return call(*parameters)
+            except Exception:
+                call, parameters = consumer.flush, ()
+
+    for mark in range(first, first + count):
+        kept(client.track, user(mark), "order_viewed", {"mark": mark, "list": ["ü"]})
+    kept(consumer.flush)
+elif sdk == "snowplow":
+    import time
+
+    from snowplow_tracker import Emitter, SelfDescribing, SelfDescribingJson, StructuredEvent, Subject, Tracker
+
+    # Its trackers have no place for a key: it stands in the address.
+    emitter = Emitter(host + "/k/" + key, batch_size=50, max_retry_delay_seconds=1)
+    for mark in range(first, first + count):
+        tracker = Tracker("shop", emitter, subject=Subject().set_user_id(user(mark)), encode_base64=mark % 3 > 0)
+        event = SelfDescribingJson("iglu:com.acme/order_viewed/jsonschema/1-0-0", properties(mark))
+        tracker.track(SelfDescribing(event))
+    while True:
+        emitter.flush()
+        # Another thread may be sending: it holds the lock for that.
+        with emitter.lock:
+            if emitter.event_store.size() == 0 and not emitter.retry_timer.is_active():
+                break
+        time.sleep(0.05)
+elif sdk == "cloudevents":
+    import time
+
+    import requests
+    from cloudevents.core.bindings.http import to_binary_event, to_structured_event
+    from cloudevents.core.v1.event import CloudEvent
+
+    for mark in range(first, first + count):
+        event = CloudEvent({"type": "order_viewed", "source": "/shop", "subject": user(mark), "id": str(mark), "specversion": "1.0"}, properties(mark))
+        message = (to_binary_event if mark % 2 else to_structured_event)(event)
+        for _ in range(200):
+            try:
+                answer = requests.post(host + "/v1/cloudevents", data=message.body, headers=dict(message.headers, Authorization="Bearer " + key))
+                if answer.status_code == 200 and answer.content == b"":
+                    break
+            except requests.RequestException:
+                pass
+            time.sleep(0.05)
+        else:
+            print("lost", mark, "never accepted")
 elif sdk == "amplitude":
     import threading
     import time

@@ -82,11 +82,11 @@ struct IngestRoute: Sendable {
         do throws(RequestProblem) {
             // A small body may hold no events, but what a device says of itself: that is known once it has been read.
             if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
-            let (ingest, batchID) = try await unpack(try await prepare(), context, sender, via: via)
+            let (ingest, batchID) = try await unpack(try await prepare(), context, sender)
             if ingest.count > 0 { try takeRate(of: sender, ingest.count) }
             let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
             if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
-            let source = ingest.source(agent: request.headers[.userAgent])
+            let source = ingest.source(agent: (via == nil ? nil : request.headers[.posthogInfo]) ?? request.headers[.userAgent])
             if let source { senders.note(outcome.counts, of: source) }
             metrics.answered(outcome, of: sender.projectID, via: source?.via)
             live.answered(ingest, outcome)
@@ -112,7 +112,7 @@ struct IngestRoute: Sendable {
 
     /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
-        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender, via: SenderFormat?
+        _ prepared: Prepared<some EventSource>, _ context: IngestContext, _ sender: Keys.Sender
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: prepared.body.bytes.count)
         return try await turns.run(sender.projectID) { (turn) throws(RequestProblem) in
@@ -122,7 +122,8 @@ struct IngestRoute: Sendable {
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
             var scan = prepared.source(bytes)
             var request = IngestRequest(
-                projectID: sender.projectID, derivedIDs: via == nil ? sender.derivedIDs : .taken, blocked: sender.blocked, via: via,
+                projectID: sender.projectID, derivedIDs: scan.via == nil ? sender.derivedIDs : .taken, blocked: sender.blocked,
+                via: scan.via,
                 bodyBytes: bytes.count)
             var read = 0
             while try next(&scan, &request) {
@@ -145,7 +146,7 @@ struct IngestRoute: Sendable {
     ) async throws(RequestProblem) -> Response {
         let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in
             let place = turn.place
-            let request = try await unpack(prepared, context, sender, via: via).0
+            let request = try await unpack(prepared, context, sender).0
             return try await verdicts(
                 on: request,
                 QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead, hasLeft: { !context.isConnected }))
@@ -219,4 +220,9 @@ struct IngestRoute: Sendable {
             throw RequestProblem(.unsupportedType, detail: "the content type must be application/json or application/x-ndjson")
         }
     }
+}
+
+extension HTTPField.Name {
+    /// Which library of PostHog's has sent a request whose events do not say it.
+    fileprivate static let posthogInfo = HTTPField.Name("PostHog-Sdk-Info") ?? .via
 }

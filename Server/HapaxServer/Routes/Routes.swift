@@ -40,12 +40,20 @@ struct Routes {
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .options) { _, _ in Response(status: .noContent) }
         let others = SenderRoutes(ingest: ingest, proxies: proxies, currentTime: currentTime)
+        let cloud = CloudEventsRoute(ingest: ingest, currentTime: currentTime)
         for format in SenderFormat.all {
-            for (path, type) in format.paths {
-                for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
-                    add(path, .post) { request, context in try await others.respond(to: request, context, format, type: type) }
-                    add(path, .options) { _, _ in Response(status: .noContent) }
+            for (method, paths) in [(HTTPRequest.Method.post, format.paths), (.get, format.pixels)] {
+                for (path, type) in paths {
+                    for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
+                        add(path, method) { request, context in
+                            if format.answer == .receipt { return try await cloud.respond(to: request, context) }
+                            return try await others.respond(to: request, context, format, type: type)
+                        }
+                    }
                 }
+            }
+            for path in Set((format.paths + format.pixels).map(\.path)) {
+                for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] { add(path, .options) { _, _ in Response(status: .noContent) } }
             }
         }
         let settings = SettingsRoute(ingest: ingest, isSecure: certificate != nil)

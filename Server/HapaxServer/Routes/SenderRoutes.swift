@@ -15,10 +15,16 @@ struct SenderRoutes: Sendable {
     func respond(to request: Request, _ context: IngestContext, _ format: SenderFormat, type: String) async throws(RequestProblem)
         -> Response
     {
-        do throws(RequestProblem) { return try await answer(request, context, format, type: type) } catch {
+        do throws(RequestProblem) {
+            var response = try await answer(request, context, format, type: type)
+            // An event in an address, which a cache would keep for itself.
+            if request.method == .get { response.headers[.cacheControl] = "no-store" }
+            return response
+        } catch {
             var problem = ingest.noted(error)
             if problem.detail == KeyTable.noKnownKey.detail { problem = Self.noKnownKey }
             problem.isForSender = true
+            if format.keepsAtForbidden, [401, 415].contains(problem.status) { problem.statusForSender = 403 }
             problem.retryAfter = problem.retryAfter ?? format.retryAfter
             throw problem
         }
@@ -27,27 +33,57 @@ struct SenderRoutes: Sendable {
     private func answer(_ request: Request, _ context: IngestContext, _ format: SenderFormat, type: String) async throws(RequestProblem)
         -> Response
     {
-        let parameters = try QueryParameters(request.uri.query, known: [format.keyParameter, "verbose"], ignoresOthers: true)
-        let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }, parameters.text(format.keyParameter)]
+        // Nobody who only looks at an address sends an event.
+        if request.method == .head { throw RequestProblem(.methodNotAllowed, detail: "allowed here: GET, POST") }
+        let parameters = try QueryParameters(request.uri.query, known: Set(format.keyParameters + ["verbose"]), ignoresOthers: true)
+        let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }] + format.keyParameters.map(parameters.text)
         let arrival = currentTime()
         let (sender, body) = try await self.sender(of: request, context, format, inAddress: addresses.compactMap(\.self))
         try ingest.checkPage(of: request, sender, via: format)
-        var answersOne = format.answersOne && parameters.text("verbose") != "1"
+        var (answersOne, sentIDs) = (format.answer == .one && parameters.text("verbose") != "1", [String?]())
         func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
-            let body = if let body { body } else { try await RequestBodyReader.readForeign(request) }
+            let body = if let body { body } else { try await Self.read(request, format) }
             // In a form it stands beside the events.
             if answersOne, SenderForm.field("verbose", in: body.bytes)?.elementsEqual("1".utf8) == true { answersOne = false }
-            return (body, { SenderBody($0, format, type: type, sender.isServer ? .secret : .public, arrival: arrival) })
+            if let packing = SenderForm.field("gzip", in: body.bytes), format.encrypted.contains(where: { packing.elementsEqual($0.utf8) })
+            {
+                throw RequestProblem(.unsupportedEncoding, detail: "the events are encrypted for the vendor's server")
+            }
+            return (
+                body,
+                {
+                    if format.answer == .results { sentIDs = SenderBody.sentIDs(in: $0, format) }
+                    return SenderBody($0, format, type: type, sender.isServer ? .secret : .public, arrival: arrival)
+                }
+            )
         }
-        if try ingest.isDryRun(request) { return try await ingest.dryRun(try await prepare(), context, sender, via: format) }
+        // An SDK that only tries says so in the head.
+        if try ingest.isDryRun(request) || request.headers[.dryRun]?.lowercased() == "true" {
+            return try await ingest.dryRun(try await prepare(), context, sender, via: format)
+        }
         let (ingested, outcome, _) = try await ingest.store(request, context, sender, via: format, prepare)
+        if format.answer == .results { return Routes.response("application/json", Self.results(outcome, of: sentIDs)) }
         let counts = Dictionary(grouping: outcome.results, by: \.outcome).mapValues(\.count)
         // The SDK cannot send one event again: of the whole request, what was stored is a duplicate then.
         if let again = counts[.retry], again > 0 {
             throw RequestProblem(.overloaded, detail: "\(again) events are to be sent again")
         }
+        if request.method == .get, request.headers[.accept]?.hasPrefix("image/") == true {
+            return Routes.response("image/gif", Self.picture)
+        }
         if answersOne { return Routes.response("text/plain", Array("1".utf8)) }
         return Routes.response("application/json", Self.success(outcome, counts, hint: ingested.hint, now: arrival))
+    }
+
+    /// One transparent pixel (https://www.w3.org/Graphics/GIF/spec-gif89a.txt).
+    private static let picture =
+        Array("GIF89a".utf8) + [1, 0, 1, 0, 0x80, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF]
+        + [0x21, 0xF9, 4, 1, 0, 0, 0, 0, 0x2C, 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0, 0x3B]
+
+    private static func read(_ request: Request, _ format: SenderFormat) async throws(RequestProblem) -> RequestBodyReader.Body {
+        guard request.method == .get else { return try await RequestBodyReader.readForeign(request) }
+        let query = Array((request.uri.query ?? "").utf8)
+        return .init(bytes: format.isEventInAddress ? SenderForm.object(query) : query, isCompressed: false, isForeign: true)
     }
 
     private static let noKnownKey = RequestProblem(
@@ -66,7 +102,7 @@ struct SenderRoutes: Sendable {
             guard error.code == .unknownKey else { throw error }
             refusal = error
         }
-        let body = try await RequestBodyReader.readForeign(request)
+        let body = try await Self.read(request, format)
         // Whatever strangers send, they have so many turns among the projects, and so much memory. Those of one address share one.
         let client = proxies.client(of: context.channel.remoteAddress?.ipAddress, forwarded: request.headers[values: .forwardedFor])
         let stranger = -1 - Int32((client ?? "").utf8.reduce(UInt32(5_381)) { $0 &* 33 &+ UInt32($1) } % ServerLimits.strangers)
@@ -117,4 +153,32 @@ struct SenderRoutes: Sendable {
         }
         return writer.bytes
     }
+
+    /// What became of each event, by the id that it was sent with.
+    private static func results(_ outcome: IngestOutcome, of ids: [String?]) -> [UInt8] {
+        let others = Dictionary(outcome.results.map { ($0.index, $0) }, uniquingKeysWith: { $1 })
+        var writer = JSONWriter()
+        writer.object { writer in
+            writer.member("results") { writer in
+                for (index, id) in ids.enumerated() {
+                    guard let id else { continue }
+                    writer.member(named: id)
+                    writer.object { writer in
+                        let result = others[index]
+                        switch result?.outcome {
+                        case nil, .stored, .duplicate: writer.member("result", "ok")
+                        case .retry: writer.member("result", "retry")
+                        case .rejected, .conflict, .expired: writer.member("result", "drop")
+                        }
+                        writer.member("details", result?.detail ?? result?.outcome.rawValue)
+                    }
+                }
+            }
+        }
+        return writer.bytes
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let dryRun = HTTPField.Name("Dry-Run") ?? .via
 }

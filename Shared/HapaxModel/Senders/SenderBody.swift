@@ -11,6 +11,7 @@ package struct SenderBody: EventSource {
     package private(set) var position = 0
     package private(set) var envelope = EventBatch.Envelope()
     package var envelopeChanged: Bool { false }
+    package var via: SenderFormat? { format }
 
     private enum Stage {
         /// Another member of the body comes next.
@@ -41,6 +42,7 @@ package struct SenderBody: EventSource {
     ///   - type: Of events that do not say their own, as the path has it.
     ///   - arrival: When the request arrived, in Unix milliseconds.
     package init(_ body: [UInt8], _ format: SenderFormat, type: String, _ door: SenderDoor, arrival: Int64) {
+        let format = format.actual(of: body)
         (self.body, self.format, self.type, self.arrival) = (body, format, type, arrival)
         ids = SenderIDs(format, door)
     }
@@ -75,6 +77,19 @@ package struct SenderBody: EventSource {
                 var value = JSONSteps(bytes, at: value.lowerBound)
                 return value.string().flatMap { cursor.withUnescaped($0) { String(decoding: $0, as: UTF8.self) } }
             }
+        }
+    }
+
+    /// The id of each event as it was sent, in their order; nil of one without.
+    package static func sentIDs(in body: [UInt8], _ format: SenderFormat) -> [String?] {
+        var scan = SenderBody(body, format, type: "", .public, arrival: 0)
+        return body.withUnsafeBufferPointer { bytes in
+            // What cannot be stepped over has no events.
+            while true {
+                if case .laying = scan.stage { break }
+                guard (try? scan.step(bytes, { _, _, _ in })) != nil else { return [] }
+            }
+            return (scan.events ?? []).map { $0.fields?.sentID(in: bytes) }
         }
     }
 
@@ -204,6 +219,22 @@ package struct SenderBody: EventSource {
     private mutating func lay(
         _ event: (range: Range<Int>, fields: SenderEvent?), _ bytes: UnsafeBufferPointer<UInt8>, _ take: BodyScan.Take
     ) {
+        guard let unwrapped = format.unwrapped, let sent = event.fields, sent.range.count <= SenderEvent.maximumBytes else {
+            return lay(event, bytes, in: bytes, take)
+        }
+        unwrapped(UnsafeBufferPointer(rebasing: bytes[sent.range])).withUnsafeBufferPointer { own in
+            var steps = JSONSteps(own)
+            lay((event.range, SenderEvent(&steps, format)), bytes, in: own, take)
+        }
+    }
+
+    /// - Parameters:
+    ///   - bytes: What was sent.
+    ///   - own: What the event's fields lie in.
+    private mutating func lay(
+        _ event: (range: Range<Int>, fields: SenderEvent?), _ bytes: UnsafeBufferPointer<UInt8>, in own: UnsafeBufferPointer<UInt8>,
+        _ take: BodyScan.Take
+    ) {
         var fields = EventFields()
         fields.wire = event.range
         guard event.range.count + (events == nil ? 0 : sharedBytes) <= SenderEvent.maximumBytes else {
@@ -220,15 +251,15 @@ package struct SenderBody: EventSource {
                 : EventProblem(.notAnObject, detail: "an event must be an object")
             return take(fields, bytes, envelope)
         }
-        if let own = sent.key {
-            guard bytes[own].elementsEqual(bytes[key ?? own]) else {
+        if let its = sent.key {
+            guard bytes[its].elementsEqual(bytes[key ?? its]) else {
                 fields.problem = EventProblem(.otherProject, detail: "the event has another key than the first one of its request")
                 return take(fields, bytes, envelope)
             }
-            key = key ?? own
+            key = key ?? its
         }
         let (envelope, ids) = (envelope, ids)
-        sent.lay(in: bytes, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
+        sent.lay(in: own, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
             defer { ordinals[id, default: 0] += 1 }
             return ordinals[id, default: 0]
         } _: { fields, laid in
@@ -236,7 +267,9 @@ package struct SenderBody: EventSource {
             guard let problem = fields.problem else { return take(fields, laid, envelope) }
             // A refusal shows what was sent, not what was made of it.
             var refused = EventFields()
-            (refused.id, refused.name, refused.problem, refused.wire) = (fields.id, sent.namePlace(in: bytes), problem, event.range)
+            (refused.id, refused.problem, refused.wire) = (fields.id, problem, event.range)
+            // What was rewritten lies elsewhere.
+            if format.unwrapped == nil { refused.name = sent.namePlace(in: bytes) }
             take(refused, bytes, envelope)
         }
     }

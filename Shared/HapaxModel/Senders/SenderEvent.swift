@@ -11,13 +11,12 @@ struct SenderEvent {
     private(set) var range: Range<Int>
 
     private var id: Range<Int>?
-    private var name: Range<Int>?
-    private var type: (value: Range<Int>, member: Range<Int>)?
+    private var name: Field?
+    private var type: Field?
     /// The one that counts if it can be read, and another one.
-    private var (time, otherTime): (Time?, Time?)
-    private var user: (rank: Int, value: Range<Int>)?
-    private var anonymous: Range<Int>?
-    private var properties: (rank: Int, value: Range<Int>, member: Range<Int>)?
+    private var (time, otherTime): (Field?, Field?)
+    private var (user, anonymous, source): (Field?, Field?, Field?)
+    private var properties: Field?
     /// Members of the properties that stay there; nil for all.
     private var kept: [Range<Int>]?
     /// The member that says what is done to a profile, with its name.
@@ -27,8 +26,9 @@ struct SenderEvent {
     /// Members that are kept under `$via`, whole; those whose names are ours there, apart.
     private var (others, own): ([Range<Int>], [Range<Int>]) = ([], [])
 
-    private struct Time {
-        var rank: Int
+    /// A member with a role.
+    private struct Field {
+        var rank = 0
         var value: Range<Int>
         var member: Range<Int>
     }
@@ -59,7 +59,7 @@ struct SenderEvent {
     private mutating func settleOperation(in body: UnsafeBufferPointer<UInt8>) {
         guard let (_, value, member) = operation else { return }
         guard name == nil, properties == nil else { operation = nil; return others.append(member) }
-        if body[value.lowerBound] == UInt8(ascii: "{") { properties = (0, value, member) } else { others.append(member) }
+        if body[value.lowerBound] == UInt8(ascii: "{") { properties = Field(value: value, member: member) } else { others.append(member) }
     }
 
     /// Takes what stands among the properties and is none.
@@ -104,22 +104,29 @@ struct SenderEvent {
         case .key: key = key ?? member.value
         // An id that is neither a text nor a number is none.
         case .id: if Self.isText(member.value, in: body) { id = member.value } else { others.append(member.range) }
-        case .name: name = member.value
-        case .type: type = (member.value, member.range)
-        case .anonymous: anonymous = member.value
+        case .name: name = Field(value: member.value, member: member.range)
+        case .type: type = Field(value: member.value, member: member.range)
+        case .source: source = Field(value: member.value, member: member.range)
         case .time(let rank):
-            let new = Time(rank: rank, value: member.value, member: member.range)
+            let new = Field(rank: rank, value: member.value, member: member.range)
             guard let old = time, old.rank != rank else { return time = new }
             (time, otherTime) = rank < old.rank ? (new, old) : (old, new)
-        case .user(let rank):
-            if rank <= user?.rank ?? .max { user = (rank, member.value) } else { others.append(member.range) }
+        case .user(let rank): Self.settle(&user, Field(rank: rank, value: member.value, member: member.range), &others)
+        case .anonymous(let rank): Self.settle(&anonymous, Field(rank: rank, value: member.value, member: member.range), &others)
         case .properties(let rank):
-            guard rank <= properties?.rank ?? .max, body[member.value.lowerBound] == UInt8(ascii: "{") else {
-                return others.append(member.range)
-            }
-            if let properties, properties.rank != rank { others.append(properties.member) }
-            properties = (rank, member.value, member.range)
+            guard body[member.value.lowerBound] == UInt8(ascii: "{") else { return others.append(member.range) }
+            Self.settle(&properties, Field(rank: rank, value: member.value, member: member.range), &others)
+        case .data:
+            let isObject = body[member.value.lowerBound] == UInt8(ascii: "{")
+            (properties, kept) = isObject ? (Field(value: member.value, member: member.range), nil) : (nil, [member.range])
         }
+    }
+
+    /// Of two fields the one with the lesser rank counts, and the other one is kept; of a repeated one the last counts.
+    private static func settle(_ field: inout Field?, _ new: Field, _ others: inout [Range<Int>]) {
+        guard let old = field, old.rank != new.rank else { return field = new }
+        field = new.rank < old.rank ? new : old
+        others.append(new.rank < old.rank ? old.member : new.member)
     }
 
     // MARK: - What it says
@@ -147,16 +154,21 @@ struct SenderEvent {
         return (try? cursor.number()) == value
     }
 
-    private static func milliseconds(_ time: Time?, in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat) -> Int64? {
+    private static func milliseconds(_ time: Field?, in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat) -> Int64? {
         guard let value = time?.value else { return nil }
         guard Self.isNumber(value, in: body) else { return Self.withText(value, in: body) { SenderTime.milliseconds($0) } }
         if format.mayBeInSeconds { return SenderTime.milliseconds(decimal: UnsafeBufferPointer(rebasing: body[value])) }
         return JSONCursor(body).wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
     }
 
+    /// Its id as it was sent.
+    func sentID(in body: UnsafeBufferPointer<UInt8>) -> String? {
+        id.flatMap { Self.withText($0, in: body) { String(decoding: $0, as: UTF8.self) } }
+    }
+
     /// Its name in the sender's bytes, as far as it is a text.
     func namePlace(in body: UnsafeBufferPointer<UInt8>) -> EventFields.Text {
-        guard let name, body[name.lowerBound] == UInt8(ascii: "\""), name.count >= 2 else { return .none }
+        guard let name = name?.value, body[name.lowerBound] == UInt8(ascii: "\""), name.count >= 2 else { return .none }
         var string = JSONCursor(body, at: name.lowerBound)
         guard let text = try? string.string() else { return .none }
         return EventFields.Text(range: text.range, writing: text.hasEscapes ? .escaped : .plain)
@@ -189,24 +201,31 @@ struct SenderEvent {
         let scope =
             switch format.scope {
             case .nothing: [[UInt8]]()
-            case .anonymousUser: [bytes(anonymous)]
-            case .nameAndUser: [bytes(name), bytes(user?.value)]
+            case .anonymousUser: [bytes(anonymous?.value)]
+            case .nameAndUser: [bytes(name?.value), bytes(user?.value)]
+            case .source: [bytes(source?.value)]
             }
-        let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0, in: scope) } }
+        let isAlone = format.scope != .source
+        let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0, in: scope, isAlone: isAlone) } }
         if format.isDatedByID, time == nil { time = given?.unixMilliseconds }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
-        if let name {
+        let ruled = format.typeNames.first { type.map { body[$0.value] }?.elementsEqual("\"\($0.type)\"".utf8) == true }
+        if let ruled {
             writer.raw(#","event":"#)
-            copy(name, &writer)
-            if let type, !body[type.value].elementsEqual("\"\(format.named)\"".utf8) { others.append(type.member) }
+            writer.string(ruled.name)
+            if let name { others.append(name.member) }
+        } else if let name {
+            writer.raw(#","event":"#)
+            copy(name.value, &writer)
+            if let type, !format.named.contains(where: { body[type.value].elementsEqual("\"\($0)\"".utf8) }) { others.append(type.member) }
         } else if let operation {
             writer.raw(#","event":"#)
             writer.string("$\(defaultType)_" + String(decoding: body[operation.name].dropFirst(), as: UTF8.self))
         } else {
             let type = type.flatMap { Self.withText($0.value, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType
             // What was tracked has a name of its own: without one it is refused as nameless.
-            if type != format.named {
+            if !type.isEmpty, !format.named.contains(type) {
                 writer.raw(#","event":"#)
                 writer.string("$" + type)
             }
@@ -214,7 +233,8 @@ struct SenderEvent {
         writer.raw(#","time":"#)
         writer.integer(time ?? arrival)
         writer.raw(#","distinct_id":"#)
-        let user = user?.value ?? anonymous
+        let user = user?.value ?? anonymous?.value ?? source?.value
+        if let source, source.value != user { others.append(source.member) }
         if let user { Self.copyText(user, in: body, &writer) } else { writer.raw(#""$unknown""#) }
         writer.raw(#","properties":{"#)
         if let kept {
@@ -229,9 +249,9 @@ struct SenderEvent {
                 writer.raw(",")
             }
         }
-        if let anonymous, let user, user != anonymous {
+        if let anonymous, user != anonymous.value {
             writer.raw(#""$anonymous_id":"#)
-            Self.copyText(anonymous, in: body, &writer)
+            Self.copyText(anonymous.value, in: body, &writer)
             writer.raw(",")
         }
         writer.raw(#""$via":{"#)
@@ -241,7 +261,7 @@ struct SenderEvent {
         }
         if !own.isEmpty { copyObject("own", own, in: body, &writer) }
         if !shared.isEmpty { copyObject("batch", shared, in: body, &writer) }
-        if let id, given != nil, Self.withText(id, in: body, { SenderIDs.isItself($0) ? nil : true }) ?? false {
+        if let id, given != nil, Self.withText(id, in: body, { isAlone && SenderIDs.isItself($0) ? nil : true }) ?? false {
             writer.raw(#""id":"#)
             Self.copyText(id, in: body, &writer)
             writer.raw(",")
@@ -251,7 +271,7 @@ struct SenderEvent {
         writer.raw("}}}")
         var fields = EventScanner.fields(of: &writer)
         if given == nil {
-            let parts = [others + own, shared, anonymous.map { [$0] } ?? []]
+            let parts = [others + own, shared, anonymous.map { [$0.value] } ?? []]
             fields.id = fields.problem == nil ? contentID(fields, &writer, parts, in: body, time ?? arrival, ids, ordinal) : nil
         }
         writer.withBytes { take(fields, UnsafeBufferPointer($0)) }

@@ -1,11 +1,11 @@
 /// The forms in which scripts pack JSON so that a browser asks for no leave: fields of a form, base64.
 package enum SenderForm {
-    /// The JSON of a body: itself, or that of the form's field `data`, in base64 or not.
+    /// The JSON of a body: itself, or that of the form's field `data` or `data_list`, in base64 or not.
     ///
     /// - Returns: What may be packed (``Gzip/isPacked(_:)``); the body itself if it is none of these forms.
     package static func json(in body: [UInt8]) -> [UInt8] {
         guard let first = body.first(where: { $0 > 0x20 }), !isJSON(first) else { return body }
-        let text = field("data", in: body).map(decoded) ?? body
+        let text = (field("data", in: body) ?? field("data_list", in: body)).map { decoded($0) } ?? body
         guard let start = text.first(where: { $0 > 0x20 }), !isJSON(start), !Gzip.isPacked(text) else { return text }
         return base64(text) ?? text
     }
@@ -25,10 +25,23 @@ package enum SenderForm {
         return nil
     }
 
+    /// The fields of a form as members of one object, all of them texts.
+    package static func object(_ form: [UInt8]) -> [UInt8] {
+        var writer = JSONWriter(capacity: 2 * form.count)
+        writer.object { writer in
+            for pair in form.split(separator: UInt8(ascii: "&")) {
+                let equals = pair.firstIndex(of: UInt8(ascii: "=")) ?? pair.endIndex
+                writer.member(named: String(decoding: decoded(pair[..<equals]), as: UTF8.self))
+                writer.string(String(decoding: decoded(pair[equals...].dropFirst()), as: UTF8.self))
+            }
+        }
+        return writer.bytes
+    }
+
     private static func isJSON(_ byte: UInt8) -> Bool { [UInt8(ascii: "{"), UInt8(ascii: "["), 0xEF].contains(byte) }
 
     /// Percent encoding of forms, in which `+` is a blank (https://url.spec.whatwg.org/#urlencoded-parsing).
-    private static func decoded(_ field: ArraySlice<UInt8>) -> [UInt8] {
+    static func decoded(_ field: ArraySlice<UInt8>, plusIsBlank: Bool = true) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(field.count)
         var place = field.startIndex
@@ -38,7 +51,7 @@ package enum SenderForm {
                 bytes.append(high << 4 | low)
                 place += 3
             } else {
-                bytes.append(byte == UInt8(ascii: "+") ? 0x20 : byte)
+                bytes.append(plusIsBlank && byte == UInt8(ascii: "+") ? 0x20 : byte)
                 place += 1
             }
         }
@@ -54,7 +67,7 @@ package enum SenderForm {
     }
 
     /// Of either alphabet (RFC 4648 §4, §5), padded or not; a blank is a `+` that no one has encoded.
-    private static func base64(_ text: [UInt8]) -> [UInt8]? {
+    static func base64(_ text: [UInt8]) -> [UInt8]? {
         var (bytes, bits, count) = ([UInt8](), UInt32(0), 0)
         bytes.reserveCapacity(text.count / 4 * 3)
         for byte in text {

@@ -7,7 +7,8 @@ extension SenderFormat {
             ("request_metadata", .dropped),
         ],
         event: [
-            ("insert_id", .id), ("event_type", .name), ("time", .time(rank: 0)), ("user_id", .user(rank: 0)), ("device_id", .anonymous),
+            ("insert_id", .id), ("event_type", .name), ("time", .time(rank: 0)), ("user_id", .user(rank: 0)),
+            ("device_id", .anonymous(rank: 0)),
             ("event_properties", .properties(rank: 0)),
         ],
         // Its ids are unique by device.

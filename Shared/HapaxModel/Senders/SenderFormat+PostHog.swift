@@ -10,8 +10,13 @@ extension SenderFormat {
             ("offset", .dropped),
         ],
         nested: [("token", .key), ("distinct_id", .user(rank: 1))], isDatedByID: true,
-        paths: ["/batch", "/capture", "/e", "/i/v0/e"].map { ($0, "") },
+        paths: ["/batch", "/capture", "/e", "/i/v0/e", "/i/v0/ai/batch"].map { ($0, "") },
+        pixels: ["/capture", "/e", "/i/v0/e"].map { ($0, "") },
         libraries: ownLibrary,
         // Its SDKs count failures, and some give everything up at the fourth.
         retryAfter: 30)
+
+    /// The same by its newer protocol, in which each event has a result; the key stands in the head.
+    static let posthogResults = posthog.with(
+        paths: ["/i/v1/analytics/events"], answer: .results, body: [("batch", .events), ("created_at", .sentAt)])
 }

@@ -9,7 +9,8 @@ extension SenderFormat {
         ],
         event: [
             ("messageId", .id), ("event", .name), ("type", .type), ("timestamp", .time(rank: 0)), ("originalTimestamp", .time(rank: 1)),
-            ("userId", .user(rank: 0)), ("anonymousId", .anonymous), ("properties", .properties(rank: 0)), ("traits", .properties(rank: 1)),
+            ("userId", .user(rank: 0)), ("anonymousId", .anonymous(rank: 0)), ("properties", .properties(rank: 0)),
+            ("traits", .properties(rank: 1)),
             // Some SDKs write these anew at each attempt.
             ("sentAt", .dropped), ("writeKey", .dropped), ("_metadata", .dropped), ("receivedAt", .dropped),
         ],
@@ -17,6 +18,6 @@ extension SenderFormat {
         paths: ["/v1/batch", "/v1/import", "/v1/b", "/beacon/v1/batch", "/sdk/batch"].map { ($0, "track") }
             + ["track", "identify", "page", "screen", "group", "alias"].flatMap { [("/v1/\($0)", $0), ("/v1/\($0.prefix(1))", $0)] }
             .filter { $0.0 != "/v1/b" },
-        named: "track", keyParameter: "writeKey",
+        named: ["track"], keyParameters: ["writeKey"],
         libraries: ["$via.context", "$via.batch.context"].map { ("\($0).library.name", "\($0).library.version") }, retryAfter: 10)
 }

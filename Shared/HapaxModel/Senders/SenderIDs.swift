@@ -17,9 +17,11 @@ struct SenderIDs: Sendable {
     /// A UUID that is not of version 8 is itself, and so are the 32 digits of one of version 4. Any other text is hashed, to a UUID of version 8; if it begins
     /// with its instant, as Segment's `ajs-next-MS-UUID`, to one of version 7 in that instant's month.
     ///
-    /// - Parameter scope: What the id is unique in, where its SDK says so.
-    func id(of text: UnsafeBufferPointer<UInt8>, in scope: [[UInt8]] = []) -> EventID {
-        if let id = Self.itself(text) { return id }
+    /// - Parameters:
+    ///   - scope: What the id is unique in, where its SDK says so.
+    ///   - isAlone: Whether a UUID is one without its scope.
+    func id(of text: UnsafeBufferPointer<UInt8>, in scope: [[UInt8]] = [], isAlone: Bool = true) -> EventID {
+        if isAlone, let id = Self.itself(text) { return id }
         var bytes = beforeID
         for part in scope { Self.add(part, to: &bytes) }
         Self.add(text, to: &bytes)

@@ -1,9 +1,11 @@
 /// When an event happened, as SDKs write it. Nothing is guessed and no clock is corrected.
 enum SenderTime {
-    /// - Parameter text: ISO 8601: a day, `T` or a blank, a time to the minute or finer, and `Z`, an offset, or nothing for UTC.
+    /// - Parameter text: ISO 8601: a day, `T` or a blank, a time to the minute or finer, and `Z`, an offset, or nothing for UTC. Or 13 digits: Unix milliseconds.
     /// - Returns: Unix milliseconds, rounded down; nil if it is none, or outside the years 1970 to 9999.
     static func milliseconds(_ text: UnsafeBufferPointer<UInt8>) -> Int64? {
         var reader = Reader(text: text)
+        if text.count == 13, let instant = reader.number(13) { return instant }
+        reader.position = 0
         guard let year = reader.number(4), reader.skip("-"), let month = reader.number(2), reader.skip("-"), let day = reader.number(2),
             reader.skip("T") || reader.skip("t") || reader.skip(" "), let hour = reader.number(2), hour < 24, reader.skip(":"),
             let minute = reader.number(2), minute < 60, let date = CalendarDay(year: Int(year), month: Int(month), day: Int(day))
