@@ -196,7 +196,7 @@ struct SenderRoutesTests {
         "Sensors' phones keep what is answered 403: a wrong key, and what only their vendor can decrypt",
         arguments: [
             ("/sa?project=wrong", "data=e30%3D", 403), ("/sa?project=KEY", "gzip=9&data=e30%3D", 403),
-            ("/sa?token=KEY&project=default", "data=W10%3D", 200),
+            ("/sa.gif?token=KEY&project=default", "data=W10%3D", 200),
         ])
     func sensorsIsForbidden(path: String, body: String, status: Int) async throws {
         try await RunningServer.run { server in

@@ -42,18 +42,16 @@ struct Routes {
         let others = SenderRoutes(ingest: ingest, proxies: proxies, currentTime: currentTime)
         let cloud = CloudEventsRoute(ingest: ingest, currentTime: currentTime)
         for format in SenderFormat.all {
-            for (method, paths) in [(HTTPRequest.Method.post, format.paths), (.get, format.pixels)] {
-                for (path, type) in paths {
-                    for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
-                        add(path, method) { request, context in
-                            if format.answer == .receipt { return try await cloud.respond(to: request, context) }
-                            return try await others.respond(to: request, context, format, type: type)
-                        }
-                    }
+            for (path, type) in format.paths {
+                let answer: Handler = { request, context in
+                    if format.answer == .receipt { return try await cloud.respond(to: request, context) }
+                    return try await others.respond(to: request, context, format, type: type)
                 }
-            }
-            for path in Set((format.paths + format.pixels).map(\.path)) {
-                for path in [path, "\(SenderFormat.keyPrefix){key}\(path)"] { add(path, .options) { _, _ in Response(status: .noContent) } }
+                for place in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
+                    add(place, .post, answer)
+                    if format.pixels.contains(path) { add(place, .get, answer) }
+                    add(place, .options) { _, _ in Response(status: .noContent) }
+                }
             }
         }
         let settings = SettingsRoute(ingest: ingest, isSecure: certificate != nil)

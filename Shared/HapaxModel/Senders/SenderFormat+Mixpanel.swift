@@ -11,10 +11,10 @@ extension SenderFormat {
             // Written when it sends.
             ("mp_sent_by_lib_version", .dropped),
         ],
-        scope: .nameAndUser, mayBeInSeconds: true, paths: places + [("/import", "")], pixels: places,
+        scope: .nameAndUser, mayBeInSeconds: true, paths: places + [("/import", "")], pixels: places.map { $0.0 },
         libraries: [("mp_lib", "$lib_version")], answer: .one, retryAfter: 1)
 
-    private static let places = [(path: "/track", type: ""), ("/engage", "profile"), ("/groups", "group")]
+    private static let places = [("/track", ""), ("/engage", "profile"), ("/groups", "group")]
 
     private static let operations: [StaticString] = [
         "$set", "$set_once", "$add", "$append", "$union", "$unset", "$remove", "$delete",

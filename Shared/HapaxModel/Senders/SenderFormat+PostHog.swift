@@ -11,7 +11,7 @@ extension SenderFormat {
         ],
         nested: [("token", .key), ("distinct_id", .user(rank: 1))], isDatedByID: true,
         paths: ["/batch", "/capture", "/e", "/i/v0/e", "/i/v0/ai/batch"].map { ($0, "") },
-        pixels: ["/capture", "/e", "/i/v0/e"].map { ($0, "") },
+        pixels: ["/capture", "/e", "/i/v0/e"],
         libraries: ownLibrary,
         // Its SDKs count failures, and some give everything up at the fourth.
         retryAfter: 30)

@@ -11,7 +11,7 @@ extension SenderFormat {
         ],
         // So that erasing the user finds who it was before.
         typeNames: [("track_signup", "$identify")],
-        paths: [("/sa", ""), ("/debug", "")], pixels: [("/sa", ""), ("/sa.gif", "")], named: ["track"],
+        paths: ["/sa", "/sa.gif", "/debug"].map { ($0, "") }, pixels: ["/sa", "/sa.gif"], named: ["track"],
         keyParameters: ["token", "project"], encrypted: ["9", "13"],
-        libraries: ownLibrary, retryAfter: 1, keepsAtForbidden: true)
+        libraries: ownLibrary + [("$via.lib.$lib", "$via.lib.$lib_version")], retryAfter: 1, keepsAtForbidden: true)
 }

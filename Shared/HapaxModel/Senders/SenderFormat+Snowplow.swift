@@ -10,7 +10,7 @@ extension SenderFormat {
             ("stm", .dropped),
         ],
         typeNames: [("pv", "$page"), ("pp", "$page_ping")], unwrapped: SnowplowEvent.unwrapped,
-        paths: [("/com.snowplowanalytics.snowplow/tp2", "")], pixels: [("/i", "")], isEventInAddress: true, named: ["se", "ue"],
+        paths: ["/com.snowplowanalytics.snowplow/tp2", "/i"].map { ($0, "") }, pixels: ["/i"], isEventInAddress: true, named: ["se", "ue"],
         libraries: [("$via.tv", "")], retryAfter: 1)
 }
 

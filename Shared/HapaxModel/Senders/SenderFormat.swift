@@ -54,8 +54,8 @@ package struct SenderFormat: Sendable {
     var isDatedByID = false
     /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
     package private(set) var paths: [(path: String, type: String)]
-    /// The same of paths whose address holds the events, as a picture's on a page.
-    package var pixels: [(path: String, type: String)] = []
+    /// Those of them whose address may hold the events, as a picture's on a page.
+    package var pixels: [String] = []
     /// Whether such an address is one event; else it holds them in a form's field.
     package var isEventInAddress = false
     /// Types whose events must have a name.
@@ -122,7 +122,7 @@ package struct SenderFormat: Sendable {
     /// Whether a path ends like one: its host was set with a path in it.
     package static func isNearlyPath(_ path: Substring) -> Bool { all.contains { $0.paths.contains { path.hasSuffix($0.path) } } }
 
-    private static let pathNames = Set(all.flatMap { $0.paths + $0.pixels }.map(\.path))
+    private static let pathNames = Set(all.flatMap { $0.paths.map { $0.path } })
 
     func with(paths: [String], answer: Answer, body: [(name: StaticString, role: BodyRole)]) -> SenderFormat {
         var format = self
