@@ -25,22 +25,21 @@ final class Browser: Sendable {
     }
 
     private let process: ChildProcess
+    let profile: String
     private let directory: TemporaryDirectory
     private let commands: Descriptor
     private let state: Locked<State>
 
     /// Opens a page of that size.
-    init(width: Int = 1200, height: Int = 800) async throws {
+    ///
+    /// - Parameter profile: Where the browser keeps what it knows; nil for one that knows nothing.
+    init(width: Int = 1200, height: Int = 800, profile: String? = nil) async throws {
         guard let path = Self.path else { throw Failure(description: Self.isMissing) }
         let directory = TemporaryDirectory("browser")
         let (toBrowser, fromBrowser) = (directory.path("to"), directory.path("from"))
+        self.profile = profile ?? directory.path("profile")
         for pipe in [toBrowser, fromBrowser] where mkfifo(pipe, 0o600) != 0 { throw Descriptor.Failure("mkfifo") }
-        let flags = [
-            "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--hide-scrollbars", "--disable-background-networking", "--disable-component-update",
-            "--user-data-dir=\(directory.path("profile"))",
-            "--window-size=\(width),\(height)",
-        ]
+        let flags = Self.flags(self.profile) + ["--remote-debugging-pipe", "--hide-scrollbars", "--window-size=\(width),\(height)"]
         process = try ChildProcess(
             "/bin/sh",
             [
@@ -150,6 +149,20 @@ final class Browser: Sendable {
     func open(_ address: String) async throws {
         try await call("Page.navigate", ["url": address])
         try await until("document.readyState === 'complete' && location.href !== 'about:blank'")
+    }
+
+    static func flags(_ profile: String) -> [String] {
+        [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update", "--user-data-dir=\(profile)",
+        ]
+    }
+
+    /// Ends the browser as a crash does.
+    func kill() async {
+        process.kill()
+        _ = await process.waitUntilExit()
     }
 
     func reload() async throws {

@@ -74,6 +74,79 @@ struct ScriptTests {
         }
     }
 
+    @Test("A browser that is killed sends what it had written when it runs again, each event once")
+    func killedBrowserSendsLater() async throws {
+        try await Site.run { site in
+            site.page("/", "data-id=device data-pages=off")
+            try await site.open()
+            site.answer(1_000, .status(503, Self.problem))
+            try await site.browser.run(Self.track(0..<20))
+            let storage = URL(filePath: site.browser.profile).appending(path: "Default/Local Storage/leveldb")
+            // It writes some seconds later.
+            let end = ContinuousClock.now + .seconds(120)
+            func isWritten() -> Bool {
+                let files = (try? FileManager.default.contentsOfDirectory(at: storage, includingPropertiesForKeys: nil)) ?? []
+                return files.contains { (try? Data(contentsOf: $0))?.range(of: Data(#""mark":19"#.utf8)) != nil }
+            }
+            while !isWritten(), .now < end { await Task.yield() }
+            await site.browser.kill()
+            site.answer([])
+            let browser = try await Browser(profile: site.browser.profile)
+            try await browser.open(site.address)
+            for _ in 0..<50 where try await browser.run("hapax.flush()") != "true" {}
+            Self.expectOnce(0..<20, try await site.rows())
+            let trust = try await site.trust()
+            #expect(trust.contains(#""given":20,"#) && trust.contains(#""missing":0,"#) && trust.contains(#""repeated":0,"#), "\(trust)")
+        }
+    }
+
+    @Test("A tab that is duplicated sends nothing twice, and a clock that is set back neither")
+    func copiesAndClocksAreHarmless() async throws {
+        try await Site.run { site in
+            for identity in ["tab", "device"] { site.page("/\(identity)", "data-id=\(identity) data-pages=off") }
+            try await site.open("/tab")
+            site.answer(1_000, .status(503, Self.problem))
+            try await site.browser.run(Self.track(0..<5))
+            // What an opened page of the same site begins with is a copy of what the tab keeps.
+            try await site.browser.run("(window.other = open('/tab'), 1)")
+            try await site.browser.until("other.hapax?.version")
+            #expect(try await site.browser.run("Object.keys(other.sessionStorage).filter((name) => name.includes(' e.')).length") == "5")
+            site.answer([])
+            try await site.browser.run("Promise.all([hapax.flush(), other.hapax.flush()])")
+            try await site.flush()
+            try await site.open("/device")
+            for (number, hours) in [0, -5, 3, -1].enumerated() {
+                try await site.browser.run("(window.real ??= Date.now, Date.now = () => real() + \(hours) * 36e5, 1)")
+                try await site.browser.run(Self.track(5 + number * 5..<10 + number * 5))
+                try await site.flush()
+            }
+            let rows = try await site.rows()
+            Self.expectOnce(0..<25, rows)
+            #expect(rows.compactMap(\.sequence).sorted() == Array(1...20))
+            #expect(try await site.trust().contains(#""missing":0,"#))
+        }
+    }
+
+    @Test("A page that is loaded before anybody looks at it is counted when somebody does")
+    func prerenderedPageCountsWhenSeen() async throws {
+        try await Site.run { site in
+            let rules =
+                #"<script type="speculationrules">{"prerender":[{"source":"list","urls":["/next"],"eagerness":"immediate"}]}</script>"#
+            // It is looked at when it has said that it is loaded.
+            site.page("/", before: rules + "<script>onstorage = ({ key }) => { if (key === 'loaded') location.href = '/next' }</script>")
+            let loaded = "onload = () => setTimeout(() => localStorage.setItem('loaded', 1))"
+            let seen = "document.addEventListener('prerenderingchange', () => { document.title = 'seen' })"
+            site.page("/next", before: "<script>\(seen); \(loaded)</script>")
+            // Chromium loads no page so while somebody debugs it.
+            let other = try ChildProcess(Browser.path ?? "", Browser.flags(site.browser.profile + "-other") + [site.address])
+            defer { other.kill() }
+            var rows: [Site.Row] = []
+            let end = ContinuousClock.now + .seconds(120)
+            while rows.count < 2, .now < end { rows = try await site.rows() }
+            #expect(rows.map { $0["$path"] } == ["/", "/next"] && rows.last?["$title"] == "seen")
+        }
+    }
+
     @Test("Two tabs that send at once number no event twice")
     func tabsSendAtOnce() async throws {
         try await Site.run { site in
