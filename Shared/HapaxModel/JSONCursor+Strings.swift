@@ -105,7 +105,7 @@ extension JSONCursor {
         return unit
     }
 
-    /// The unescaped bytes of a string that ``string()`` has accepted.
+    /// The unescaped bytes of a string that ``string()`` has accepted, or that only ends (``JSONSteps/string()``): then what no escape is may be missing.
     func unescaped(_ text: Text) -> [UInt8] { withUnescaped(text) { Array($0) } }
 
     /// The same without allocating an array.
@@ -138,7 +138,10 @@ extension JSONCursor {
             if kind == UInt8(ascii: "u"), let unit = try? codeUnit(at: index) {
                 index += 6
                 var scalar = unit
-                if 0xD800...0xDBFF ~= unit, let low = try? codeUnit(at: index) {
+                // A pair, as in each text that was checked; of others half a pair is nothing.
+                if 0xD800...0xDBFF ~= unit, index + 6 <= text.range.upperBound, bytes[index] == UInt8(ascii: "\\"),
+                    let low = try? codeUnit(at: index), 0xDC00...0xDFFF ~= low
+                {
                     index += 6
                     scalar = 0x10000 + (unit - 0xD800) << 10 + (low - 0xDC00)
                 }

@@ -134,16 +134,17 @@ struct SenderBodyTests {
                 #"{"event_id":"ID","event":"$page","time":1000,"distinct_id":"d","properties":{"$via":{"url":"https://a/","cx":"bm9uZQ","sdk":"snowplow"}}}"#
             ),
             (
-                "snowplow", #"{"data":[{"e":"se","se_ca":"shop","se_ac":"buy","tnuid":"n"}]}"#,
+                "snowplow", #"{"data":[{"\u0065":"s\u0065","se_ca":"shop","se_ac":"buy","tnuid":"n"}]}"#,
                 #"{"event_id":"ID","event":"buy","time":1000,"distinct_id":"n","properties":{"$via":{"se_ca":"shop","sdk":"snowplow"}}}"#
             ),
             (
                 "cloudevents",
-                #"{"specversion":"1.0","id":"7","source":"/shop","type":"paid","subject":"u","time":"1970-01-01T00:00:02Z","data":{"a":1}}"#,
-                #"{"event_id":"ID","event":"paid","time":2000,"distinct_id":"u","properties":{"a":1,"$via":{"specversion":"1.0","source":"/shop","id":"7","sdk":"cloudevents"}}}"#
+                #"{"specversion":"1.0","id":"7","source":"/shop","type":"paid","subject":"u","time":"1970-01-01T00:00:02Z","datacontenttype":"text/x","data":{"a":1}}"#,
+                #"{"event_id":"ID","event":"paid","time":2000,"distinct_id":"u","properties":{"a":1,"$via":{"specversion":"1.0","datacontenttype":"text/x","source":"/shop","id":"7","sdk":"cloudevents"}}}"#
             ),
             (
-                "cloudevents", #"[{"id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","source":"/shop","type":"paid","data":[1]}]"#,
+                "cloudevents",
+                #"[{"datacontenttype":"application/json","id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","source":"/shop","type":"paid","data":[1]}]"#,
                 #"{"event_id":"ID","event":"paid","time":1000,"distinct_id":"/shop","properties":{"data":[1],"$via":{"id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","sdk":"cloudevents"}}}"#
             ),
         ])
@@ -173,10 +174,13 @@ struct SenderBodyTests {
         arguments: [
             ("application/json; charset=utf-8", #"{"a":1}"#, #""data":{"a":1}}"#), (nil, "[1]", #""data":[1]}"#),
             ("application/x+json", #"{"a":1},"id":"forged""#, #""data":"{\"a\":1},\"id\":\"forged\""}"#),
-            ("text/plain", "hello", #""data":"hello"}"#), (nil, "", #""source":"/a b%"}"#),
+            ("text/plain", "hello", #""data":"hello"}"#), ("application/x", "hi", #""data_base64":"aGk="}"#),
+            (nil, "", #""source":"/a b%"}"#),
         ] as [(String?, String, String)])
-    func headHoldsAnEvent(type: String?, data: String, end: String) {
-        let object = CloudEvent.object([("id", "7"), ("source", "/a%20b%25")], type: type, data: Array(data.utf8))
+    func headHoldsAnEvent(type: String?, data: String, end: String) throws {
+        let source = try #require(CloudEvent.value("/a%20b%25"))
+        #expect(CloudEvent.value(#""/a%20\"b\\""#) == #"/a "b\"# && CloudEvent.value("%ff") == nil && CloudEvent.value("\"") == "\"")
+        let object = CloudEvent.object([("id", "7"), ("source", source)], type: type, data: Array(data.utf8))
         let text = String(decoding: object, as: UTF8.self)
         #expect(text.hasPrefix(#"{"id":"7","source":"/a b%""#) && text.hasSuffix(end), "\(text)")
         let bytes = CloudEvent.object([], type: "image/png", data: [0xFF])
@@ -224,6 +228,9 @@ struct SenderBodyTests {
         "JSON is found in a form's field and in base64 of either alphabet, padded or not; what is none stays as it is",
         arguments: [
             ("data=%7B%22a%22%3A%22+%2b%22%7D&verbose=1", #"{"a":" +"}"#), ("ip=0&data=[1]", "[1]"), ("eyJhIjoifj8-In0=", #"{"a":"~?>"}"#),
+            // U+1F600 as two halves, and half of it.
+            ("data=eyJhIjoi7aC97biAIn0", #"{"a":"😀"}"#), ("data=eyJhIjoi7aC9In0", #"{"a":"\#u{FFFD}"}"#),
+            ("data=eyJhIjoi7ZeQIn0", #"{"a":"헐"}"#),
             ("data=eyJhIjoifj8%2BIn0%3D", #"{"a":"~?>"}"#), ("data=eyJhIjoifj8-In0", #"{"a":"~?>"}"#),
             (#" {"a":"data=1"}"#, #" {"a":"data=1"}"#),
             ("data_list=%5B1%5D", "[1]"), ("a=1&b=2", "a=1&b=2"), ("data=%", "%"), ("", ""),
@@ -353,6 +360,38 @@ struct SenderBodyTests {
         #expect(large.reasons == Array(repeating: "event_too_large", count: 1_000))
         let many = #"{"batch":[\#(events)],"context":{"a":"\#(String(repeating: "x", count: 30_000))"}}"#
         #expect(#expect(throws: BodyProblem.self) { try read(many) }?.code == .bodyTooLarge)
+    }
+
+    @Test(
+        "Half a surrogate pair in what is only stepped over harms nothing: names of members, keys, texts that hold JSON",
+        arguments: [
+            (
+                "segment",
+                #"{"\ud83d\u0041":1,"sentAt":"\ud83d\u0041","writeKey":"\ud83d\u0041","batch":[{"messageId":"\ud83d\u0041","messag\ud83d\u0041":1}]}"#
+            ),
+            ("mixpanel", #"[{"event":"e","properties":{"tok\ud83d\u0041":1,"\ud83d\ud83d":2,"token":"\ud83d\u0041"}}]"#),
+            ("snowplow", #"{"data":[{"e":"ue","ue_pr":"{\ud800\u0041}","co":"{\"data\":\"\ud83d\u0041\"}"}]}"#),
+            ("snowplow", #"{"data":[{"e":"ue","ue_pr":"{\"data\":{\"schema\":\"iglu:a/\\ud83d\\u0041/c/d\",\"data\":{}}}"}]}"#),
+            ("cloudevents", #"{"\udc00\ud83d\u0041":1,"id":"1\ud83d","source":"\ud83d\"u0041"}"#),
+            ("posthog", #"{"ev\ud83d\u0041":[],"x\ud8":1}"#),
+        ])
+    func halvesOfPairsAreHarmless(via: String, body: String) throws {
+        let format = try #require(SenderFormat.all.first { $0.via == via })
+        _ = (try? read(body, via), SenderBody.key(in: Array(body.utf8), format), SenderBody.sentIDs(in: Array(body.utf8), format))
+    }
+
+    @Test("What a refusal shows of an event holds no key")
+    func refusalsHideKeys() throws {
+        for (via, event) in [
+            ("mixpanel", #"{"event":5,"properties":{"token":"secret","distinct_id":"u"}}"#),
+            ("segment", #"{"writeKey":"secret","type":"track"}"#),
+            ("posthog", #"{"api_key":"secret","properties":{}}"#), ("sensors", #"[{"token":"secret","type":"track"}]"#),
+        ] {
+            let read = try read(event, via, type: "")
+            #expect(
+                read.reasons.first??.isEmpty == false && read.laid.first?.contains("******") == true && !read.laid[0].contains("secret"))
+        }
+        #expect(try !read(#"{"events":[{"event_type":"e","api_key":"secret"}]}"#, "amplitude").laid[0].contains("secret"))
     }
 
     @Test(

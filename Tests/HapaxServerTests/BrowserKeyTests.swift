@@ -142,6 +142,7 @@ struct BrowserKeyTests {
                 "GET", "/sourceConfig?p=npm&writeKey=KEY",
                 #"{"source":{"id":"hapax","name":"hapax","workspaceId":"hapax","enabled":true,"config":{},"destinations":[]}}"#
             ),
+            ("GET", "/array/KEY/config.js", #""analytics":{"endpoint":"/i/v0/e/"}}}}"#),
             ("GET", "/array/KEY/config?ip=0", #""analytics":{"endpoint":"/i/v0/e/"}}"#),
             ("POST", "/flags/?v=2", #"{"flags":{},"featureFlags":{},"featureFlagPayloads":{},"errorsWhileComputingFlags":false}"#),
         ])

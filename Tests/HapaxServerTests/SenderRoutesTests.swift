@@ -81,7 +81,8 @@ struct SenderRoutesTests {
             ("/k/wrong/v1/batch", RunningServer.key, 200, #""stored":1"#), ("/k/wrong/v1/batch", nil, 401, #""reason":"unknown_key""#),
             ("/k/\(RunningServer.readKey)/v1/batch", RunningServer.key, 403, #""reason":"wrong_key_kind""#),
             ("/k/\(RunningServer.otherKey)/v1/batch", RunningServer.key, 403, #""reason":"other_project""#),
-            ("/v1/batch", nil, 401, #""reason":"unknown_key""#), ("/api/v1/batch", RunningServer.key, 404, "without a path"),
+            ("/v1/batch?writeKey=&verbose=", RunningServer.key, 200, #""stored":1"#), ("/v1/batch", nil, 401, #""reason":"unknown_key""#),
+            ("/api/v1/batch", RunningServer.key, 404, "without a path"),
         ] as [(String, String?, Int, String)])
     func keyMayStandInTheAddress(path: String, key: String?, status: Int, says: String) async throws {
         try await RunningServer.run { server in
@@ -101,6 +102,7 @@ struct SenderRoutesTests {
             (#"{"batch":[E],"writeKey":"nobody's"}"#, nil, 401, "or the body"), (#"{"batch":[E],"writeKey":7}"#, nil, 401, "or the body"),
             (#"{"batch":[E],"properties":{"writeKey":"KEY"}}"#, nil, 401, "or the body"),
             (#"{"batch":[E],"writeKey":"READ"}"#, nil, 403, "wrong_key_kind"), ("nonsense", nil, 401, "or the body"),
+            ("", nil, 400, "the body is empty"), ("", RunningServer.key, 400, "malformed"),
         ] as [(String, String?, Int, String)])
     func keyMayStandInTheBody(body: String, key: String?, status: Int, says: String) async throws {
         let text = body.replacing("E]", with: Self.event("a") + "]").replacing("KEY", with: RunningServer.key)
@@ -108,7 +110,7 @@ struct SenderRoutesTests {
         for form in ["plain", "gzip", "gzip, unsaid", "zlib"] {
             try await RunningServer.run { server in
                 let bytes = Array(text.utf8)
-                let packed = try form == "plain" ? bytes : form == "zlib" ? Self.zlib(bytes) : Gzip.compress(bytes)
+                let packed = try form == "plain" || text.isEmpty ? bytes : form == "zlib" ? Self.zlib(bytes) : Gzip.compress(bytes)
                 let headers = form == "gzip" ? ["Content-Encoding": "gzip"] : [:]
                 let answer = try await RawHTTP.post(
                     port: server.port, path: "/v1/batch", headers: (key.map(Self.basic) ?? [:]).merging(headers) { $1 }, body: packed)
@@ -174,9 +176,32 @@ struct SenderRoutesTests {
         }
     }
 
+    @Test("A picture is a page's: its Referer counts as its origin; a server's key stands in no address, and no key in a row")
+    func picturesNameTheirPages() async throws {
+        let place = try await StoreUnderTest(.sqlite)
+        let store = try await place.open()
+        let registry = Registry(database: store.sql)
+        _ = try await registry.addProject("pages")
+        let origins = ["https://shop.example"]
+        let page = try await registry.addKey(.browser, project: "pages", origins: origins, now: Sample.now).secret
+        let secret = try await registry.addKey(.server, project: "pages", now: Sample.now).secret
+        try await RunningServer.run(on: store) { server in
+            func get(_ path: String, _ referer: String?) async throws -> Int {
+                try await RawHTTP.get(port: server.port, path: path, headers: referer.map { ["Referer": $0] } ?? [:]).status
+            }
+            #expect(try await get("/i?e=pv&eid=a&api_key=\(page)", "https://shop.example/cart?x=1") == 200)
+            #expect(try await get("/i?e=pv&eid=b&api_key=\(page)", "https://evil.example/?https://shop.example/") == 403)
+            #expect(try await get("/k/\(page)/sa.gif?data=%7B%22event%22%3A%22e%22%7D", nil) == 403)
+            #expect(try await get("/e?data=%7B%22event%22%3A%22e%22%2C%22api_key%22%3A%22\(secret)%22%7D", nil) == 403)
+            let rows = try await place.rows("SELECT CAST(properties AS text) FROM events")
+            #expect(rows.count == 1 && !rows[0][0].contains("hapax_"))
+        }
+    }
+
     @Test("PostHog's newer protocol hears of each event under the id that it was sent with")
     func eachEventHasAResult() async throws {
-        let events = ["A1B2C3D4-58CC-4372-A567-0E02B2C3D479", "text", "bad"].map {
+        let large = #"{"event":"e","properties":{"x":"\#(String(repeating: "y", count: 70_000))"},"uuid":"large"}"#
+        let events = ["A1B2C3D4-58CC-4372-A567-0E02B2C3D479", "text", "bad", String(repeating: "long", count: 60)].map {
             #"{"uuid":"\#($0)","event":"\#($0 == "bad" ? String(repeating: "n", count: 201) : "e")","distinct_id":"u","timestamp":"2026-11-29T12:00:00Z"}"#
         }
         try await RunningServer.run { server in
@@ -184,8 +209,9 @@ struct SenderRoutesTests {
                 let answer = try await RawHTTP.post(
                     port: server.port, path: "/i/v1/analytics/events",
                     headers: ["Authorization": "Bearer \(RunningServer.key)", "PostHog-Sdk-Info": "posthog-x/1"],
-                    body: Array(#"{"created_at":"2026-11-29T12:00:00Z","batch":[\#(events.joined(separator: ","))]}"#.utf8))
+                    body: Array(#"{"created_at":"2026-11-29T12:00:00Z","batch":[\#((events + [large]).joined(separator: ","))]}"#.utf8))
                 let text = String(decoding: answer.body, as: UTF8.self)
+                #expect(text.contains(#""large":{"result":"drop""#) && !text.contains("longlong"), "what is too long to be repeated is not")
                 #expect(text.hasPrefix(#"{"results":{"A1B2C3D4-58CC-4372-A567-0E02B2C3D479":{"result":"ok""#), "\(text)")
                 #expect(text.contains(#""text":{"result":"ok""#) && text.contains(#""bad":{"result":"drop","details":""#))
             }
@@ -203,6 +229,36 @@ struct SenderRoutesTests {
             let answer = try await RawHTTP.post(
                 port: server.port, path: path.replacing("KEY", with: RunningServer.key), body: Array(body.utf8))
             #expect(answer.status == status, "\(String(decoding: answer.body, as: UTF8.self))")
+        }
+    }
+
+    @Test("One CloudEvent is one row, however it is sent")
+    func modesAreOneEvent() async throws {
+        let place = try await StoreUnderTest(.sqlite)
+        try await RunningServer.run(on: try await place.open()) { server in
+            let head = [
+                "ce-specversion": "1.0", "ce-id": "7", "ce-source": "/shop", "ce-type": "paid",
+                "Content-Type": "application/json; charset=utf-8",
+            ]
+            for (headers, body) in [
+                (["Content-Type": "application/cloudevents+json"], Self.cloud), (head, #"{"n":1.0}"#),
+                (
+                    ["Content-Type": "application/cloudevents+json"],
+                    Self.cloud.replacing("{\"spec", with: #"{"datacontenttype":"application/json","spec"#)
+                ),
+            ] {
+                let answer = try await RawHTTP.post(
+                    port: server.port, path: "/k/\(RunningServer.key)/v1/cloudevents?dry_run=true", headers: headers, body: Array(body.utf8)
+                )
+                let isFirst = try await place.rows("SELECT count(*) FROM events") == [["0"]]
+                #expect(String(decoding: answer.body, as: UTF8.self).contains(isFirst ? #""outcome":"stored""# : #""outcome":"duplicate""#))
+                _ = try await RawHTTP.post(
+                    port: server.port, path: "/k/\(RunningServer.key)/v1/cloudevents", headers: headers, body: Array(body.utf8))
+            }
+            #expect(try await place.rows("SELECT count(*) FROM events") == [["1"]])
+            let asking = try await RawHTTP(port: server.port)
+            try await asking.send(RawHTTP.request("OPTIONS", "/v1/cloudevents", headers: ["WebHook-Request-Origin": "broker.example"]))
+            #expect(try await asking.answer(to: "OPTIONS")["WebHook-Allowed-Origin"] == "*")
         }
     }
 
@@ -229,8 +285,14 @@ struct SenderRoutesTests {
                 #"{"n":1}"#, 200, ""
             ),
             (["Content-Type": "application/cloudevents-batch+json"], "[\(Self.cloud),\(Self.cloud)]", 200, #""received":2"#),
-            (["Content-Type": "application/cloudevents+json"], #"{"id":"7"}"#, 400, "missing_event"),
-            (["Content-Type": "application/cloudevents-batch+json"], #"[{"id":"7"}]"#, 200, "missing_event"),
+            (["Content-Type": "application/cloudevents+json"], #"{"id":"7","source":"/s"}"#, 400, "missing_event"),
+            (["Content-Type": "application/cloudevents+json"], #"{"id":"7","type":"t"}"#, 400, "missing_event_id"),
+            (["Content-Type": "application/cloudevents-batch+json"], #"[{"id":"7","source":"/s"}]"#, 200, "missing_event"),
+            (
+                ["Content-Type": "text/plain", "ce-type": "t", "ce-id": "1", "ce-source": "/s"], String(repeating: "\u{1}", count: 70_000),
+                400, "event_too_large"
+            ),
+            (["Content-Type": "text/plain", "ce-type": "t", "ce-id": "%ff", "ce-source": "/s"], "", 400, "UTF-8"),
             (["Content-Type": "application/json"], Self.cloud, 415, "application/cloudevents+json"),
             (["Content-Type": "application/cloudevents+avro", "ce-type": "x"], "x", 415, "unsupported_type"),
             (["Content-Type": "application/cloudevents+json", "Authorization": "Bearer wrong"], Self.cloud, 401, "unknown_key"),

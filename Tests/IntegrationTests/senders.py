@@ -4,6 +4,7 @@ senders.py SDK PORT KEY FIRST COUNT
 """
 
 import sys
+import time
 
 sdk, port, key, first, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 host = "http://127.0.0.1:" + port
@@ -22,6 +23,18 @@ def with_segments_interface(client):
         client.track(user(mark), "order_viewed", properties(mark))
     client.flush()
     client.shutdown()
+
+
+def kept(consumer, failure, call, *parameters):
+    """Calls, then flushes until that passes: for SDKs that raise what they meet and keep their batch."""
+    for _ in range(1000):
+        try:
+            return call(*parameters)
+        except failure as met:
+            last = met
+            call, parameters = consumer.flush, ()
+            time.sleep(0.05)
+    raise SystemExit("never sent: %r" % last)
 
 
 def user(mark):
@@ -59,37 +72,21 @@ elif sdk == "mixpanel":
     consumer = BufferedConsumer(max_size=50, **places)
     client = Mixpanel(key, consumer=consumer)
 
-    def kept(call, *parameters):
-        # Over plain http it tries once and keeps what it could not send for its next flush.
-        for _ in range(100):
-            try:
-                return call(*parameters)
-            except MixpanelException:
-                call, parameters = consumer.flush, ()
-
+    # Over plain http it tries once and keeps what it could not send for its next flush.
     for mark in range(first, first + count):
-        kept(client.track, user(mark), "order_viewed", properties(mark))
-    kept(consumer.flush)
+        kept(consumer, MixpanelException, client.track, user(mark), "order_viewed", properties(mark))
+    kept(consumer, MixpanelException, consumer.flush)
 elif sdk == "sensors":
     from sensorsanalytics.sdk import BatchConsumer, SensorsAnalytics
 
     consumer = BatchConsumer(host + "/sa?project=" + key, max_size=50)
     client = SensorsAnalytics(consumer)
 
-    def kept(call, *parameters):
-        # It raises what it meets, and keeps its batch for the next flush.
-        for _ in range(100):
-            try:
-                return call(*parameters)
-            except Exception:
-                call, parameters = consumer.flush, ()
-
+    # It raises what it meets, and keeps its batch for the next flush.
     for mark in range(first, first + count):
-        kept(client.track, user(mark), "order_viewed", {"mark": mark, "list": ["ü"]})
-    kept(consumer.flush)
+        kept(consumer, Exception, client.track, user(mark), "order_viewed", {"mark": mark, "list": ["ü"]})
+    kept(consumer, Exception, consumer.flush)
 elif sdk == "snowplow":
-    import time
-
     from snowplow_tracker import Emitter, SelfDescribing, SelfDescribingJson, StructuredEvent, Subject, Tracker
 
     # Its trackers have no place for a key: it stands in the address.
@@ -106,8 +103,6 @@ elif sdk == "snowplow":
                 break
         time.sleep(0.05)
 elif sdk == "cloudevents":
-    import time
-
     import requests
     from cloudevents.core.bindings.http import to_binary_event, to_structured_event
     from cloudevents.core.v1.event import CloudEvent
@@ -127,7 +122,6 @@ elif sdk == "cloudevents":
             print("lost", mark, "never accepted")
 elif sdk == "amplitude":
     import threading
-    import time
 
     from amplitude import Amplitude, BaseEvent, Config
 

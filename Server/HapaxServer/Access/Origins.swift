@@ -42,6 +42,12 @@ package struct Origins: Hashable, Sendable {
     /// Pages of this machine, on any port.
     static let thisMachine = Origins(checked: ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"])
 
+    /// The origin of the page that a request's `Referer` names; `null` if there is none, as of a page that hides it.
+    static func ofPage(_ address: String?) -> String {
+        guard let address, let scheme = address.range(of: "://") else { return "null" }
+        return String(address[..<scheme.upperBound] + address[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" }).lowercased()
+    }
+
     package func contains(_ origin: String) -> Bool { texts.contains { Self.matches($0, origin) } }
 
     private static func matches(_ pattern: String, _ origin: String) -> Bool {

@@ -68,7 +68,9 @@ enum RequestBodyReader {
         case nil, "", "identity": return false
         case "gzip", "x-gzip": return true
         case "deflate" where isForeign: return true
-        case .some: throw RequestProblem(.unsupportedEncoding, detail: "the content encoding must be gzip or none")
+        case .some:
+            throw RequestProblem(
+                .unsupportedEncoding, detail: "the content encoding must be \(isForeign ? "gzip, deflate" : "gzip") or none")
         }
     }
 

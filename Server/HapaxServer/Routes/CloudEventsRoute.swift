@@ -26,11 +26,12 @@ struct CloudEventsRoute: Sendable {
         let sender = try ingest.keys.sender(request.headers[.authorization], inAddress: [address].compactMap(\.self))
         try ingest.checkPage(of: request, sender, via: Self.format)
         let (mode, arrival) = (try mode(of: request), currentTime())
+        let attributes = try attributes(of: request)
         func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
             (
                 try await RequestBodyReader.read(request),
                 { body in
-                    let events = mode == .binary ? Self.object(request.headers, body) : body
+                    let events = mode == .binary ? CloudEvent.object(attributes, type: request.headers[.contentType], data: body) : body
                     return SenderBody(events, Self.format, type: "", sender.isServer ? .secret : .public, arrival: arrival)
                 }
             )
@@ -72,10 +73,20 @@ struct CloudEventsRoute: Sendable {
         }
     }
 
-    private static func object(_ head: HTTPFields, _ body: [UInt8]) -> [UInt8] {
-        let attributes = head.compactMap { field in
-            field.name.canonicalName.hasPrefix("ce-") ? (name: String(field.name.canonicalName.dropFirst(3)), value: field.value) : nil
+    private func attributes(of request: Request) throws(RequestProblem) -> [(name: String, value: String)] {
+        var attributes: [(name: String, value: String)] = []
+        for field in request.headers where field.name.canonicalName.hasPrefix("ce-") {
+            guard let value = CloudEvent.value(field.value) else {
+                throw RequestProblem(.malformed, detail: "an attribute in the head is no UTF-8 in percent encoding")
+            }
+            attributes.append((String(field.name.canonicalName.dropFirst(3)), value))
         }
-        return CloudEvent.object(attributes, type: head[.contentType], data: body)
+        return attributes
     }
+}
+
+extension HTTPField.Name {
+    /// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md#4-abuse-protection
+    static let webhookOrigin = HTTPField.Name("WebHook-Request-Origin") ?? .via
+    static let webhookAllowed = HTTPField.Name("WebHook-Allowed-Origin") ?? .via
 }

@@ -58,7 +58,10 @@ struct IngestRoute: Sendable {
 
     /// Whether the page that a request is from may use its key.
     func checkPage(of request: Request, _ sender: Keys.Sender, via: SenderFormat? = nil) throws(RequestProblem) {
-        do throws(RequestProblem) { try sender.check(request.headers[.origin]) } catch {
+        var origin = request.headers[.origin]
+        // A picture names no origin. The keys of the settings are for everybody.
+        if origin == nil, request.method == .get, via != nil, sender.keyID != nil { origin = Origins.ofPage(request.headers[.referer]) }
+        do throws(RequestProblem) { try sender.check(origin) } catch {
             live.refused(sender.projectID, error, via: via?.via)
             throw error
         }

@@ -50,7 +50,11 @@ struct Routes {
                 for place in [path, "\(SenderFormat.keyPrefix){key}\(path)"] {
                     add(place, .post, answer)
                     if format.pixels.contains(path) { add(place, .get, answer) }
-                    add(place, .options) { _, _ in Response(status: .noContent) }
+                    add(place, .options) { request, _ in
+                        // Who sends for others asks whether it is wanted here.
+                        let asks = format.answer == .receipt && request.headers[.webhookOrigin] != nil
+                        return Response(status: .noContent, headers: asks ? [.webhookAllowed: "*"] : [:])
+                    }
                 }
             }
         }

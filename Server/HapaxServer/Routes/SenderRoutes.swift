@@ -35,18 +35,19 @@ struct SenderRoutes: Sendable {
     {
         // Nobody who only looks at an address sends an event.
         if request.method == .head { throw RequestProblem(.methodNotAllowed, detail: "allowed here: GET, POST") }
-        let parameters = try QueryParameters(request.uri.query, known: Set(format.keyParameters + ["verbose"]), ignoresOthers: true)
-        let addresses = [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }] + format.keyParameters.map(parameters.text)
+        let query = Array((request.uri.query ?? "").utf8)
+        let addresses =
+            [context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }]
+            + format.keyParameters.map { SenderForm.text($0, in: query) }
         let arrival = currentTime()
         let (sender, body) = try await self.sender(of: request, context, format, inAddress: addresses.compactMap(\.self))
         try ingest.checkPage(of: request, sender, via: format)
-        var (answersOne, sentIDs) = (format.answer == .one && parameters.text("verbose") != "1", [String?]())
+        var (answersOne, sentIDs) = (format.answer == .one && SenderForm.text("verbose", in: query) != "1", [String?]())
         func prepare() async throws(RequestProblem) -> IngestRoute.Prepared<SenderBody> {
             let body = if let body { body } else { try await Self.read(request, format) }
             // In a form it stands beside the events.
             if answersOne, SenderForm.field("verbose", in: body.bytes)?.elementsEqual("1".utf8) == true { answersOne = false }
-            if let packing = SenderForm.field("gzip", in: body.bytes), format.encrypted.contains(where: { packing.elementsEqual($0.utf8) })
-            {
+            if !format.encrypted.isEmpty, let packing = SenderForm.text("gzip", in: body.bytes), format.encrypted.contains(packing) {
                 throw RequestProblem(.unsupportedEncoding, detail: "the events are encrypted for the vendor's server")
             }
             return (
@@ -83,7 +84,9 @@ struct SenderRoutes: Sendable {
     private static func read(_ request: Request, _ format: SenderFormat) async throws(RequestProblem) -> RequestBodyReader.Body {
         guard request.method == .get else { return try await RequestBodyReader.readForeign(request) }
         let query = Array((request.uri.query ?? "").utf8)
-        return .init(bytes: format.isEventInAddress ? SenderForm.object(query) : query, isCompressed: false, isForeign: true)
+        // What is ours there is no part of the event.
+        let object = format.isEventInAddress ? SenderForm.object(query, without: format.keyParameters + ["verbose", "dry_run"]) : query
+        return .init(bytes: object, isCompressed: false, isForeign: true)
     }
 
     private static let noKnownKey = RequestProblem(
@@ -103,6 +106,8 @@ struct SenderRoutes: Sendable {
             refusal = error
         }
         let body = try await Self.read(request, format)
+        // An SDK that could not write its events is not told that its key is wrong.
+        if body.bytes.isEmpty || body.bytes.elementsEqual("data=".utf8) { throw RequestProblem(.malformed, detail: "the body is empty") }
         // Whatever strangers send, they have so many turns among the projects, and so much memory. Those of one address share one.
         let client = proxies.client(of: context.channel.remoteAddress?.ipAddress, forwarded: request.headers[values: .forwardedFor])
         let stranger = -1 - Int32((client ?? "").utf8.reduce(UInt32(5_381)) { $0 &* 33 &+ UInt32($1) } % ServerLimits.strangers)
@@ -111,7 +116,8 @@ struct SenderRoutes: Sendable {
             SenderBody.key(in: try RequestBodyReader.unpacked(body), format)
         }
         _ = charge
-        do throws(RequestProblem) { return (try ingest.keys.sender(key: key ?? ""), body) } catch {
+        let isInAddress = request.method == .get
+        do throws(RequestProblem) { return (try ingest.keys.sender(key: key ?? "", isPublic: isInAddress), body) } catch {
             guard error.code == .unknownKey else { throw error }
             // The more exact reason counts: that the key has expired, or is mistyped.
             throw key == nil ? refusal : error

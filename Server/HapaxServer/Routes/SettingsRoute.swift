@@ -28,7 +28,7 @@ struct SettingsRoute: Sendable {
         // Said to the asker alone: a proxy's word needs no trust here.
         let isSecure = isSecure || request.headers[.forwardedProtocol]?.lowercased() == "https"
         var response = Routes.response(
-            "application/json", settings.answer(key: key, host: request.head.authority ?? "localhost", isSecure: isSecure))
+            settings.type, settings.answer(key: key, host: request.head.authority ?? "localhost", isSecure: isSecure))
         response.headers[.cacheControl] = "no-store"
         return response
     }

@@ -11,6 +11,9 @@ struct JSONSteps {
         (self.bytes, self.position) = (bytes, position)
     }
 
+    /// Where a text begins that may have a byte order mark in front.
+    static func startOfText(_ bytes: UnsafeBufferPointer<UInt8>) -> Int { bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0 }
+
     var isAtEnd: Bool { position >= bytes.count }
 
     /// The byte at the position, or 0 at the end.

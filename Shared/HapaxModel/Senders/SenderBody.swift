@@ -50,8 +50,7 @@ package struct SenderBody: EventSource {
     /// The key that stands in a body, which may be anything, or in its first event; nil if none can be found.
     package static func key(in body: [UInt8], _ format: SenderFormat) -> String? {
         body.withUnsafeBufferPointer { bytes in
-            var (found, steps) = (Range<Int>?.none, JSONSteps(bytes))
-            if bytes.starts(with: byteOrderMark) { steps.position = byteOrderMark.count }
+            var (found, steps) = (Range<Int>?.none, JSONSteps(bytes, at: JSONSteps.startOfText(bytes)))
             steps.skipWhitespace()
             let (start, cursor) = (steps.position, JSONCursor(bytes))
             _ = steps.object(&found) { found, member in
@@ -89,11 +88,10 @@ package struct SenderBody: EventSource {
                 if case .laying = scan.stage { break }
                 guard (try? scan.step(bytes, { _, _, _ in })) != nil else { return [] }
             }
-            return (scan.events ?? []).map { $0.fields?.sentID(in: bytes) }
+            // Of an event that is too large as well, since what has no result counts as stored.
+            return (scan.events ?? []).map { SenderEvent.sentID(of: $0.range, in: bytes, format) }
         }
     }
-
-    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 
     package mutating func next(_ take: BodyScan.Take) throws(BodyProblem) -> Bool {
         let body = body
@@ -127,7 +125,7 @@ package struct SenderBody: EventSource {
     }
 
     private mutating func member(_ steps: inout JSONSteps, isFirst: Bool) throws(BodyProblem) {
-        if isFirst, steps.bytes.starts(with: Self.byteOrderMark) { steps.position = Self.byteOrderMark.count }
+        if isFirst { steps.position = JSONSteps.startOfText(steps.bytes) }
         steps.skipWhitespace()
         if isFirst {
             if steps.skip(UInt8(ascii: "[")) {
@@ -210,8 +208,7 @@ package struct SenderBody: EventSource {
     /// The whole body as one event.
     private func single(_ bytes: UnsafeBufferPointer<UInt8>) -> (range: Range<Int>, fields: SenderEvent?) {
         guard bytes.count <= SenderEvent.maximumBytes else { return (0..<bytes.count, nil) }
-        var steps = JSONSteps(bytes)
-        if bytes.starts(with: Self.byteOrderMark) { steps.position = Self.byteOrderMark.count }
+        var steps = JSONSteps(bytes, at: JSONSteps.startOfText(bytes))
         steps.skipWhitespace()
         return (0..<bytes.count, SenderEvent(&steps, format))
     }
@@ -251,6 +248,10 @@ package struct SenderBody: EventSource {
                 : EventProblem(.notAnObject, detail: "an event must be an object")
             return take(fields, bytes, envelope)
         }
+        if format.scope == .source, !sent.hasSource {
+            fields.problem = EventProblem(.missingID, detail: "id and source are required")
+            return take(fields, bytes, envelope)
+        }
         if let its = sent.key {
             guard bytes[its].elementsEqual(bytes[key ?? its]) else {
                 fields.problem = EventProblem(.otherProject, detail: "the event has another key than the first one of its request")
@@ -270,7 +271,11 @@ package struct SenderBody: EventSource {
             (refused.id, refused.problem, refused.wire) = (fields.id, problem, event.range)
             // What was rewritten lies elsewhere.
             if format.unwrapped == nil { refused.name = sent.namePlace(in: bytes) }
-            take(refused, bytes, envelope)
+            guard format.unwrapped == nil, let hidden = sent.hidden else { return take(refused, bytes, envelope) }
+            // And no key: who may read must not learn how to write.
+            var shown = Array(bytes)
+            for place in hidden.dropFirst().dropLast() { shown[place] = UInt8(ascii: "*") }
+            shown.withUnsafeBufferPointer { take(refused, $0, envelope) }
         }
     }
 }

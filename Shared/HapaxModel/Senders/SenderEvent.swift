@@ -23,6 +23,8 @@ struct SenderEvent {
     private var operation: (name: Range<Int>, value: Range<Int>, member: Range<Int>)?
     /// Whose event it is.
     private(set) var key: Range<Int>?
+    /// A key that is shown to nobody.
+    private(set) var hidden: Range<Int>?
     /// Members that are kept under `$via`, whole; those whose names are ours there, apart.
     private var (others, own): ([Range<Int>], [Range<Int>]) = ([], [])
 
@@ -87,7 +89,7 @@ struct SenderEvent {
     private mutating func take(_ member: JSONSteps.Member, as role: SenderFormat.Role?, _ cursor: JSONCursor) {
         let body = cursor.bytes
         // `null` is absent, and so is an empty text, which some SDKs send until somebody logs in.
-        let isAbsent = body[member.value].elementsEqual("null".utf8) || body[member.value].elementsEqual(#""""#.utf8)
+        let isAbsent = Self.isBytes("null", member.value, in: body) || Self.isBytes(#""""#, member.value, in: body)
         switch role {
         case nil:
             if Self.ownNames.contains(where: { cursor.equals(member.key, $0) }) {
@@ -101,7 +103,13 @@ struct SenderEvent {
             guard operation == nil else { return others.append(member.range) }
             operation = (member.key.range, member.value, member.range)
         case .some where isAbsent: break
-        case .key: key = key ?? member.value
+        case .key:
+            key = key ?? member.value
+            hidden = key
+        case .hidden: hidden = member.value
+        case .mediaType:
+            let isJSON = Self.withText(member.value, in: body) { CloudEvent.isJSON(String(decoding: $0, as: UTF8.self)) }
+            if isJSON != true { others.append(member.range) }
         // An id that is neither a text nor a number is none.
         case .id: if Self.isText(member.value, in: body) { id = member.value } else { others.append(member.range) }
         case .name: name = Field(value: member.value, member: member.range)
@@ -130,6 +138,10 @@ struct SenderEvent {
     }
 
     // MARK: - What it says
+
+    private static func isBytes(_ text: StaticString, _ range: Range<Int>, in body: UnsafeBufferPointer<UInt8>) -> Bool {
+        range.count == text.utf8CodeUnitCount && range.indices.allSatisfy { body[$0] == text.utf8Start[$0 - range.lowerBound] }
+    }
 
     /// A text, or a number's own digits; nil if the value is neither. A text that no event may hold as it is, as one that is cut within a character, counts by its bytes.
     private static func withText<Value>(
@@ -161,10 +173,20 @@ struct SenderEvent {
         return JSONCursor(body).wholeNumber(value).flatMap { (0...EventLimits.maximumTime).contains($0) ? $0 : nil }
     }
 
-    /// Its id as it was sent.
-    func sentID(in body: UnsafeBufferPointer<UInt8>) -> String? {
-        id.flatMap { Self.withText($0, in: body) { String(decoding: $0, as: UTF8.self) } }
+    /// Bytes of an id that is repeated to who sent it.
+    private static let maximumRepeated = 200
+
+    /// The id of an event as it was sent; nil if there is none, or it is too long to be repeated.
+    static func sentID(of event: Range<Int>, in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat) -> String? {
+        var (steps, id) = (JSONSteps(body, at: event.lowerBound), Range<Int>?.none)
+        let cursor = JSONCursor(body)
+        _ = steps.object(&id) { id, member in if format.role(of: member.key, in: cursor) == .id { id = member.value } }
+        guard let id, id.count <= maximumRepeated else { return nil }
+        return withText(id, in: body) { String(decoding: $0, as: UTF8.self) }
     }
+
+    /// Whether it says both what its id is one with and the id.
+    var hasSource: Bool { id != nil && source != nil }
 
     /// Its name in the sender's bytes, as far as it is a text.
     func namePlace(in body: UnsafeBufferPointer<UInt8>) -> EventFields.Text {
@@ -210,22 +232,28 @@ struct SenderEvent {
         if format.isDatedByID, time == nil { time = given?.unixMilliseconds }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
-        let ruled = format.typeNames.first { type.map { body[$0.value] }?.elementsEqual("\"\($0.type)\"".utf8) == true }
+        func isType(_ name: StaticString) -> Bool {
+            var steps = JSONSteps(body, at: type?.value.lowerBound ?? body.count)
+            return steps.string().map { JSONCursor(body).equals($0, name) } ?? false
+        }
+        let ruled = format.typeNames.first { isType($0.type) }
         if let ruled {
             writer.raw(#","event":"#)
-            writer.string(ruled.name)
+            writer.raw("\"")
+            writer.raw(ruled.name)
+            writer.raw("\"")
             if let name { others.append(name.member) }
         } else if let name {
             writer.raw(#","event":"#)
             copy(name.value, &writer)
-            if let type, !format.named.contains(where: { body[type.value].elementsEqual("\"\($0)\"".utf8) }) { others.append(type.member) }
+            if let type, !format.named.contains(where: isType) { others.append(type.member) }
         } else if let operation {
             writer.raw(#","event":"#)
             writer.string("$\(defaultType)_" + String(decoding: body[operation.name].dropFirst(), as: UTF8.self))
         } else {
             let type = type.flatMap { Self.withText($0.value, in: body) { String(decoding: $0, as: UTF8.self) } } ?? defaultType
             // What was tracked has a name of its own: without one it is refused as nameless.
-            if !type.isEmpty, !format.named.contains(type) {
+            if !type.isEmpty, !format.named.contains(where: { "\($0)" == type }) {
                 writer.raw(#","event":"#)
                 writer.string("$" + type)
             }

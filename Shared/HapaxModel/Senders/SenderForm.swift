@@ -7,7 +7,35 @@ package enum SenderForm {
         guard let first = body.first(where: { $0 > 0x20 }), !isJSON(first) else { return body }
         let text = (field("data", in: body) ?? field("data_list", in: body)).map { decoded($0) } ?? body
         guard let start = text.first(where: { $0 > 0x20 }), !isJSON(start), !Gzip.isPacked(text) else { return text }
-        return base64(text) ?? text
+        guard let bytes = base64(text) else { return text }
+        return Gzip.isPacked(bytes) ? bytes : wellFormed(bytes)
+    }
+
+    /// Some scripts write each half of a surrogate pair by itself before they pack it: three bytes and three, instead of the four of UTF-8 (RFC 3629 §3). A half without
+    /// its other one becomes U+FFFD.
+    private static func wellFormed(_ text: [UInt8]) -> [UInt8] {
+        guard text.contains(0xED) else { return text }
+        func half(_ place: Int, _ seconds: ClosedRange<UInt8>) -> UInt32? {
+            guard place + 2 < text.count, text[place] == 0xED, seconds.contains(text[place + 1]) else { return nil }
+            return UInt32(text[place + 1] & 0x0F) << 6 | UInt32(text[place + 2] & 0x3F)
+        }
+        var (bytes, place) = ([UInt8](), 0)
+        bytes.reserveCapacity(text.count)
+        while place < text.count {
+            if let high = half(place, 0xA0...0xAF), let low = half(place + 3, 0xB0...0xBF),
+                let scalar = Unicode.Scalar(0x10000 + high << 10 + low)
+            {
+                bytes += UTF8.encode(scalar) ?? .init()
+                place += 6
+            } else if half(place, 0xA0...0xBF) != nil {
+                bytes += [0xEF, 0xBF, 0xBD]
+                place += 3
+            } else {
+                bytes.append(text[place])
+                place += 1
+            }
+        }
+        return bytes
     }
 
     /// The value of a form's field as it is written; nil if the bytes are no form, or have no such field.
@@ -25,11 +53,16 @@ package enum SenderForm {
         return nil
     }
 
-    /// The fields of a form as members of one object, all of them texts.
-    package static func object(_ form: [UInt8]) -> [UInt8] {
+    /// The same decoded; nil if it is empty, or no UTF-8.
+    package static func text(_ name: StaticString, in form: [UInt8]) -> String? {
+        field(name, in: form).flatMap { $0.isEmpty ? nil : String(validating: decoded($0), as: UTF8.self) }
+    }
+
+    /// The fields of a form, but for some, as members of one object, all of them texts.
+    package static func object(_ form: [UInt8], without names: [StaticString]) -> [UInt8] {
         var writer = JSONWriter(capacity: 2 * form.count)
         writer.object { writer in
-            for pair in form.split(separator: UInt8(ascii: "&")) {
+            for pair in form.split(separator: UInt8(ascii: "&")) where !names.contains(where: { field($0, in: Array(pair)) != nil }) {
                 let equals = pair.firstIndex(of: UInt8(ascii: "=")) ?? pair.endIndex
                 writer.member(named: String(decoding: decoded(pair[..<equals]), as: UTF8.self))
                 writer.string(String(decoding: decoded(pair[equals...].dropFirst()), as: UTF8.self))

@@ -9,7 +9,7 @@ extension SenderFormat {
         event: [
             ("insert_id", .id), ("event_type", .name), ("time", .time(rank: 0)), ("user_id", .user(rank: 0)),
             ("device_id", .anonymous(rank: 0)),
-            ("event_properties", .properties(rank: 0)),
+            ("event_properties", .properties(rank: 0)), ("api_key", .hidden),
         ],
         // Its ids are unique by device.
         scope: .anonymousUser, paths: [("/2/httpapi", "")], libraries: [("$via.library", "")], retryAfter: 1)

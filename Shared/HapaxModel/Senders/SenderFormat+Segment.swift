@@ -12,7 +12,7 @@ extension SenderFormat {
             ("userId", .user(rank: 0)), ("anonymousId", .anonymous(rank: 0)), ("properties", .properties(rank: 0)),
             ("traits", .properties(rank: 1)),
             // Some SDKs write these anew at each attempt.
-            ("sentAt", .dropped), ("writeKey", .dropped), ("_metadata", .dropped), ("receivedAt", .dropped),
+            ("sentAt", .dropped), ("writeKey", .hidden), ("_metadata", .dropped), ("receivedAt", .dropped),
         ],
         datedPrefixes: ["ajs-next-", "node-next-"],
         paths: ["/v1/batch", "/v1/import", "/v1/b", "/beacon/v1/batch", "/sdk/batch"].map { ($0, "track") }

@@ -7,7 +7,7 @@ extension SenderFormat {
             ("eid", .id), ("e", .type), ("event", .name), ("se_ac", .name), ("ttm", .time(rank: 0)), ("dtm", .time(rank: 1)),
             ("uid", .user(rank: 0)), ("duid", .anonymous(rank: 0)), ("tnuid", .anonymous(rank: 1)), ("properties", .properties(rank: 0)),
             // When it was sent.
-            ("stm", .dropped),
+            ("stm", .dropped), ("api_key", .hidden),
         ],
         typeNames: [("pv", "$page"), ("pp", "$page_ping")], unwrapped: SnowplowEvent.unwrapped,
         paths: ["/com.snowplowanalytics.snowplow/tp2", "/i"].map { ($0, "") }, pixels: ["/i"], isEventInAddress: true, named: ["se", "ue"],
@@ -23,18 +23,23 @@ enum SnowplowEvent {
         guard steps.object(&members, { $0.append($1) }) else { return Array(event) }
         var writer = JSONWriter(capacity: event.count + 64)
         let cursor = JSONCursor(event)
-        for (number, member) in members.enumerated() {
-            writer.raw(number == 0 ? "{" : ",")
-            let isEvent = cursor.equals(member.key, "ue_px") || cursor.equals(member.key, "ue_pr")
-            guard isEvent || cursor.equals(member.key, "cx") || cursor.equals(member.key, "co"),
-                let json = json(member.value, in: event, isCoded: event[member.key.range].last == UInt8(ascii: "x")),
-                isEvent ? writeEvent(json, &writer) : writeContexts(json, &writer)
-            else {
-                writer.raw(UnsafeBufferPointer(rebasing: event[member.range]))
-                continue
-            }
+        func isNamed(_ names: StaticString..., as member: JSONSteps.Member) -> Bool { names.contains { cursor.equals(member.key, $0) } }
+        let texts = members.filter { isNamed("ue_px", "ue_pr", "cx", "co", as: $0) }
+        writer.raw("{")
+        for member in members where !isNamed("ue_px", "ue_pr", "cx", "co", as: member) {
+            writer.raw(UnsafeBufferPointer(rebasing: event[member.range]))
+            writer.raw(",")
         }
-        writer.raw(members.isEmpty ? "{}" : "}")
+        // Last, so that members of these names do not count.
+        for member in texts {
+            let json = json(member.value, in: event, isCoded: isNamed("ue_px", "cx", as: member))
+            let isEvent = isNamed("ue_px", "ue_pr", as: member)
+            let isWritten = json.map { isEvent ? writeEvent($0, &writer) : writeContexts($0, &writer) } ?? false
+            if !isWritten { writer.raw(UnsafeBufferPointer(rebasing: event[member.range])) }
+            writer.raw(",")
+        }
+        writer.removeLast(members.isEmpty ? 0 : 1)
+        writer.raw("}")
         return writer.bytes
     }
 

@@ -1,5 +1,6 @@
-/// How the SDKs of one family write their events, as data. What it does not name is kept under `$via`.
-package struct SenderFormat: Sendable {
+/// How the SDKs of one family write their events, as data. What it does not name is kept under `$via`. A class, since it is handed on with each event: a copy of all its
+/// lists would cost as much as reading some fields.
+package final class SenderFormat: Sendable {
     /// What a field of an event is. Of fields with one role the one with the least rank counts; the others are kept under `$via`.
     enum Role: Sendable, Equatable {
         case id
@@ -17,8 +18,12 @@ package struct SenderFormat: Sendable {
         case data
         /// What is done to a profile: names the event, and holds its properties.
         case operation
+        /// What form the data has: kept if that is not JSON.
+        case mediaType
         /// Says whose event it is, if nothing else does.
         case key
+        /// A key that says nothing here: not stored, and not shown.
+        case hidden
         /// Of the transport, another one at each attempt: not stored.
         case dropped
     }
@@ -36,41 +41,58 @@ package struct SenderFormat: Sendable {
 
     /// Its name in `$via.sdk`; part of ids, so it is never changed.
     package let via: String
-    private(set) var body: [(name: StaticString, role: BodyRole)]
+    let body: [(name: StaticString, role: BodyRole)]
     let event: [(name: StaticString, role: Role)]
     /// The same of members of an event's properties; the others stay there.
-    var nested: [(name: StaticString, role: Role)] = []
+    let nested: [(name: StaticString, role: Role)]
     /// Texts before an id that begins with its instant: the milliseconds follow, then a hyphen.
-    var datedPrefixes: [String] = []
+    let datedPrefixes: [String]
     /// What an id that is no UUID is one with.
-    var scope = Scope.nothing
+    let scope: Scope
     /// What an event of a type is called, whatever its own name is.
-    var typeNames: [(type: String, name: String)] = []
-    /// Rewrites each event before it is read: what stands in texts becomes JSON.
-    var unwrapped: (@Sendable (UnsafeBufferPointer<UInt8>) -> [UInt8])?
-    /// Whether a number below 10¹¹ is an instant in seconds.
-    var mayBeInSeconds = false
-    /// Whether an event without a time happened when its id, of version 7, was made.
-    var isDatedByID = false
-    /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
-    package private(set) var paths: [(path: String, type: String)]
-    /// Those of them whose address may hold the events, as a picture's on a page.
-    package var pixels: [String] = []
-    /// Whether such an address is one event; else it holds them in a form's field.
-    package var isEventInAddress = false
+    let typeNames: [(type: StaticString, name: StaticString)]
     /// Types whose events must have a name.
-    var named: [String] = []
+    let named: [StaticString]
+    /// Rewrites each event before it is read: what stands in texts becomes JSON.
+    let unwrapped: (@Sendable (UnsafeBufferPointer<UInt8>) -> [UInt8])?
+    /// Whether a number below 10¹¹ is an instant in seconds.
+    let mayBeInSeconds: Bool
+    /// Whether an event without a time happened when its id, of version 7, was made.
+    let isDatedByID: Bool
+    /// The paths that its SDKs send to, each with the type of a body that is one event without a type.
+    package let paths: [(path: String, type: String)]
+    /// Those of them whose address may hold the events, as a picture's on a page.
+    package let pixels: [String]
+    /// Whether such an address is one event; else it holds them in a form's field.
+    package let isEventInAddress: Bool
     /// Parameters of an address that may hold the key.
-    package var keyParameters = ["api_key"]
+    package let keyParameters: [StaticString]
     /// Values of the form's field `gzip` that say that its events are encrypted.
-    package var encrypted: [String] = []
+    package let encrypted: [String]
     /// Where a stored event says which library sent it, and of which version: properties, the first that is there.
     package let libraries: [(name: String, version: String)]
-    package var answer = Answer.all
+    package let answer: Answer
     /// Seconds after which a refused request may come again.
     package let retryAfter: Int
     /// Whether its SDKs keep what is answered 403, and lose what another refusal for good says.
-    package var keepsAtForbidden = false
+    package let keepsAtForbidden: Bool
+
+    init(
+        via: String, body: [(name: StaticString, role: BodyRole)], event: [(name: StaticString, role: Role)],
+        nested: [(name: StaticString, role: Role)] = [], datedPrefixes: [String] = [], scope: Scope = .nothing,
+        typeNames: [(type: StaticString, name: StaticString)] = [],
+        unwrapped: (@Sendable (UnsafeBufferPointer<UInt8>) -> [UInt8])? = nil, mayBeInSeconds: Bool = false, isDatedByID: Bool = false,
+        paths: [(path: String, type: String)], pixels: [String] = [], isEventInAddress: Bool = false, named: [StaticString] = [],
+        keyParameters: [StaticString] = ["api_key"], encrypted: [String] = [], libraries: [(name: String, version: String)],
+        answer: Answer = .all, retryAfter: Int, keepsAtForbidden: Bool = false
+    ) {
+        (self.via, self.body, self.event, self.nested, self.libraries) = (via, body, event, nested, libraries)
+        (self.datedPrefixes, self.scope, self.mayBeInSeconds, self.isDatedByID) = (datedPrefixes, scope, mayBeInSeconds, isDatedByID)
+        (self.typeNames, self.named, self.unwrapped) = (typeNames, named, unwrapped)
+        (self.paths, self.pixels, self.isEventInAddress) = (paths, pixels, isEventInAddress)
+        (self.keyParameters, self.encrypted, self.answer) = (keyParameters, encrypted, answer)
+        (self.retryAfter, self.keepsAtForbidden) = (retryAfter, keepsAtForbidden)
+    }
 
     enum Scope: Sendable {
         case nothing, anonymousUser, nameAndUser
@@ -124,19 +146,12 @@ package struct SenderFormat: Sendable {
 
     private static let pathNames = Set(all.flatMap { $0.paths.map { $0.path } })
 
-    func with(paths: [String], answer: Answer, body: [(name: StaticString, role: BodyRole)]) -> SenderFormat {
-        var format = self
-        (format.paths, format.pixels) = (paths.map { ($0, "") }, [])
-        (format.answer, format.body) = (answer, body)
-        return format
-    }
-
     /// The format of a body that came on one of this one's paths: two families share `/batch`, and the name of the array tells them apart.
     func actual(of body: [UInt8]) -> SenderFormat {
         guard via == Self.posthog.via else { return self }
         return body.withUnsafeBufferPointer { bytes in
             let cursor = JSONCursor(bytes)
-            var steps = JSONSteps(bytes)
+            var steps = JSONSteps(bytes, at: JSONSteps.startOfText(bytes))
             steps.skipWhitespace()
             guard steps.skip(UInt8(ascii: "{")) else { return self }
             repeat {
@@ -145,7 +160,8 @@ package struct SenderFormat: Sendable {
                 steps.skipWhitespace()
                 guard steps.skip(UInt8(ascii: ":")) else { return self }
                 steps.skipWhitespace()
-                if steps.current == UInt8(ascii: "[") { return cursor.equals(key, "events") ? .amplitude : self }
+                if steps.current == UInt8(ascii: "["), cursor.equals(key, "events") { return .amplitude }
+                if cursor.equals(key, "batch") || cursor.equals(key, "event") { return self }
                 guard steps.value() != nil else { return self }
                 steps.skipWhitespace()
             } while steps.skip(UInt8(ascii: ","))

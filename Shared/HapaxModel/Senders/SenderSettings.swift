@@ -4,6 +4,8 @@ package enum SenderSettings: Sendable, CaseIterable {
     case segment
     case rudder
     case posthog
+    /// The same as a script.
+    case posthogScript
     case posthogFlags
     case posthogDecide
 
@@ -13,12 +15,15 @@ package enum SenderSettings: Sendable, CaseIterable {
         case .segment: "/v1/projects/{key}/settings"
         case .rudder: "/sourceConfig"
         case .posthog: "/array/{key}/config"
+        case .posthogScript: "/array/{key}/config.js"
         case .posthogFlags: "/flags"
         case .posthogDecide: "/decide"
         }
     }
 
     package var isPost: Bool { self == .posthogFlags || self == .posthogDecide }
+
+    package var type: String { self == .posthogScript ? "text/javascript" : "application/json" }
 
     /// The parameter that holds the key; nil if it stands in the path, or is not asked for.
     package var keyParameter: String? { self == .rudder ? "writeKey" : nil }
@@ -34,9 +39,20 @@ package enum SenderSettings: Sendable, CaseIterable {
 
     /// - Parameters:
     ///   - host: How the asker reaches this server, without a scheme.
-    /// - Returns: JSON.
+    /// - Returns: Of ``type``.
     package func answer(key: String, host: String, isSecure: Bool) -> [UInt8] {
         var writer = JSONWriter()
+        if self == .posthogScript {
+            writer.raw("window._POSTHOG_REMOTE_CONFIG=")
+            writer.object { writer in
+                writer.member(named: key)
+                writer.object { writer in
+                    writer.member(named: "config")
+                    writer.raw(SenderSettings.posthog.answer(key: key, host: host, isSecure: isSecure))
+                }
+            }
+            return writer.bytes
+        }
         writer.object { writer in
             switch self {
             case .segment:
@@ -59,11 +75,11 @@ package enum SenderSettings: Sendable, CaseIterable {
                     writer.member("config") { _ in }
                     writer.member("destinations", list: [Int]()) { $0.integer($1) }
                 }
-            case .posthog:
+            case .posthog, .posthogScript:
                 writer.member("supportedCompression", list: ["gzip", "gzip-js"]) { $0.string($1) }
                 for name in [
-                    "hasFeatureFlags", "sessionRecording", "surveys", "heatmaps", "capturePerformance", "captureDeadClicks",
-                    "autocaptureExceptions",
+                    // Whatever is said of surveys, it asks for their script.
+                    "hasFeatureFlags", "sessionRecording", "heatmaps", "capturePerformance", "captureDeadClicks", "autocaptureExceptions",
                 ] {
                     writer.member(named: name)
                     writer.raw("false")
