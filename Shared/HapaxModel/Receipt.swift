@@ -112,15 +112,7 @@ extension Receipt {
             writer.member("stored", stored)
             writer.member("duplicates", duplicates)
             writer.member("rejected", rejected)
-            writer.member("results", list: results) { writer, result in
-                writer.object { writer in
-                    writer.member("index", result.index)
-                    writer.member("event_id", result.eventID)
-                    writer.member("outcome", result.outcome.rawValue)
-                    if let reason = result.reason { writer.member("reason", reason) }
-                    if let detail = result.detail { writer.member("detail", detail) }
-                }
-            }
+            writer.member("results", results: results)
             if let project { writer.member("project", project) }
             if let hint { writer.member("hint", hint) }
         }
@@ -155,5 +147,20 @@ extension Receipt {
         var outcome: String
         var reason: String?
         var detail: String?
+    }
+}
+
+extension JSONWriter {
+    /// A list of what became of events.
+    package mutating func member(_ name: StaticString, results: [Receipt.Result]) {
+        member(name, list: results) { writer, result in
+            writer.object { writer in
+                writer.member("index", result.index)
+                writer.member("event_id", result.eventID)
+                writer.member("outcome", result.outcome.rawValue)
+                if let reason = result.reason { writer.member("reason", reason) }
+                if let detail = result.detail { writer.member("detail", detail) }
+            }
+        }
     }
 }

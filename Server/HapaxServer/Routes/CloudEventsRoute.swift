@@ -37,7 +37,7 @@ struct CloudEventsRoute: Sendable {
             )
         }
         if try ingest.isDryRun(request) { return try await ingest.dryRun(try await prepare(), context, sender, via: Self.format) }
-        let (ingested, outcome, _) = try await ingest.store(request, context, sender, via: Self.format, prepare)
+        let (ingested, outcome, _) = try await ingest.commit(request, context, sender, via: Self.format, prepare)
         // What reads only the status would take the event for stored.
         if outcome.results.contains(where: { $0.outcome == .retry }) {
             throw RequestProblem(.overloaded, detail: "some of the events are to be sent again")

@@ -30,7 +30,7 @@ struct IngestRoute: Sendable {
         }
         // The live view does not show what a dry run would refuse, since no event was sent to be stored.
         if try isDryRun(request) { return try await dryRun(try await prepare(), context, sender) }
-        let (ingest, outcome, batchID) = try await store(request, context, sender, prepare)
+        let (ingest, outcome, batchID) = try await commit(request, context, sender, prepare)
         let receipt = Receipt(
             batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
             hint: ingest.hint)
@@ -78,7 +78,7 @@ struct IngestRoute: Sendable {
     /// - Parameters:
     ///   - via: See ``IngestRequest/via``.
     ///   - prepare: Reads the body.
-    func store<Source: EventSource>(
+    func commit<Source: EventSource>(
         _ request: Request, _ context: IngestContext, _ sender: Keys.Sender, via: SenderFormat? = nil,
         _ prepare: () async throws(RequestProblem) -> Prepared<Source>
     ) async throws(RequestProblem) -> (IngestRequest, IngestOutcome, batchID: EventID?) {
@@ -183,15 +183,7 @@ struct IngestRoute: Sendable {
         }
         writer.object { writer in
             writer.member("dry_run", true)
-            writer.member("would", list: results) { writer, result in
-                writer.object { writer in
-                    writer.member("index", result.index)
-                    writer.member("event_id", result.eventID)
-                    writer.member("outcome", result.outcome.rawValue)
-                    writer.member("reason", result.reason)
-                    writer.member("detail", result.detail)
-                }
-            }
+            writer.member("would", results: results)
             if let hint = request.hint { writer.member("hint", hint) }
         }
         return writer.bytes

@@ -62,7 +62,7 @@ struct SenderRoutes: Sendable {
         if try ingest.isDryRun(request) || request.headers[.dryRun]?.lowercased() == "true" {
             return try await ingest.dryRun(try await prepare(), context, sender, via: format)
         }
-        let (ingested, outcome, _) = try await ingest.store(request, context, sender, via: format, prepare)
+        let (ingested, outcome, _) = try await ingest.commit(request, context, sender, via: format, prepare)
         if format.answer == .results { return Routes.response("application/json", Self.results(outcome, of: sentIDs)) }
         let counts = Dictionary(grouping: outcome.results, by: \.outcome).mapValues(\.count)
         // The SDK cannot send one event again: of the whole request, what was stored is a duplicate then.
@@ -146,15 +146,7 @@ struct SenderRoutes: Sendable {
             writer.member("rejected", counts[.rejected] ?? 0)
             writer.member("conflicts", counts[.conflict] ?? 0)
             writer.member("expired", counts[.expired] ?? 0)
-            writer.member("outcomes", list: outcome.results.filter { $0.outcome != .duplicate }) { writer, result in
-                writer.object { writer in
-                    writer.member("index", result.index)
-                    writer.member("event_id", result.eventID)
-                    writer.member("outcome", result.outcome.rawValue)
-                    writer.member("reason", result.reason)
-                    writer.member("detail", result.detail)
-                }
-            }
+            writer.member("outcomes", results: outcome.results.filter { $0.outcome != .duplicate })
             if let hint { writer.member("hint", hint) }
         }
         return writer.bytes
