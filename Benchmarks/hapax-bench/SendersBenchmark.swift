@@ -17,6 +17,7 @@ struct SendersBenchmark {
     }
 
     func run() async throws {
+        try reading()
         let cluster = try await PostgresCluster()
         var figures: [Kind: [Load.Figures]] = [:]
         for round in 1...rounds {
@@ -40,13 +41,56 @@ struct SendersBenchmark {
         try await cluster.stop(mode: .fast)
     }
 
+    /// What reading a body takes, without a server: all that differs between the kinds.
+    private func reading() throws {
+        let corpus = Corpus(count: 10_000)
+        print("\n### Reading alone: batches of \(Self.batchSize), medians of \(max(rounds, 5)) interleaved rounds\n")
+        print("| Events | ns an event | of ours |")
+        print("|---|---|---|")
+        var times: [Kind: [Double]] = [:]
+        let bodies = Kind.allCases.map { kind in
+            stride(from: 0, to: 10_000, by: Self.batchSize).map { Self.body(corpus, $0..<$0 + Self.batchSize, kind) }
+        }
+        for _ in 0..<max(rounds, 5) {
+            for (kind, bodies) in zip(Kind.allCases, bodies) {
+                var (taken, clock) = (0, ContinuousClock())
+                let time = try clock.measure {
+                    for body in bodies {
+                        func all(_ source: some EventSource) throws {
+                            var source = source
+                            while try source.next({ fields, _, _ in taken += fields.problem == nil ? 1 : 0 }) {}
+                        }
+                        if kind == .native {
+                            try all(BodyScan(body[...], isLines: false))
+                        } else {
+                            try all(SenderBody(body, SenderFormat.all[0], type: "track", .public, arrival: 1))
+                        }
+                    }
+                }
+                guard taken == 10_000 else { throw CocoaError(.fileReadCorruptFile) }
+                times[kind, default: []].append(time / .nanoseconds(1) / 10_000)
+            }
+        }
+        let ours = times[.native]?.median ?? .nan
+        for kind in Kind.allCases {
+            let time = times[kind]?.median ?? .nan
+            print("| \(kind.rawValue) | \(time, places: 0) | \(time / ours, places: 2) |")
+        }
+    }
+
+    private static func body(_ corpus: Corpus, _ range: Range<Int>, _ kind: Kind) -> [UInt8] {
+        if kind == .native {
+            return Array(#"{"events":["#.utf8) + corpus.events[range].joined(separator: Array(",".utf8)) + Array("]}".utf8)
+        }
+        let batch = range.map { event(corpus, $0, kind) }
+        return Array(#"{"batch":[\#(batch.joined(separator: ","))],"sentAt":"2026-11-29T12:00:00.000Z"}"#.utf8)
+    }
+
     private func load(_ kind: Kind) throws -> Load {
         let corpus = Corpus(count: events)
         guard kind != .native else { return try Load(corpus, batchSize: Self.batchSize, duplicates: .max) }
         let requests = stride(from: 0, to: events, by: Self.batchSize).map { first in
-            let batch = (first..<min(first + Self.batchSize, events)).map { Self.event(corpus, $0, kind) }
-            let body = #"{"batch":[\#(batch.joined(separator: ","))],"sentAt":"2026-11-29T12:00:00.000Z"}"#
-            return HTTPConnection.request(path: "/v1/batch", body: Array(body.utf8))
+            HTTPConnection.request(path: "/v1/batch", body: Self.body(corpus, first..<min(first + Self.batchSize, events), kind))
         }
         return Load(requests, events: events)
     }

@@ -11,6 +11,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
     package let members: [String: PropertyValue]
     /// When it may be tried again, in seconds, where that is known.
     package var retryAfter: Int?
+    /// Whose the key is, if it is one that does not count any more. Not said to the sender.
+    package var projectID: Int32?
     /// Whether another vendor's SDK reads the answer: it takes a limit for a loss, and another document.
     package var isForSender = false
     /// The status of the answer where such an SDK loses what it would keep at another one; nil: that of the code.

@@ -31,12 +31,10 @@ package struct ValueHash: Hashable, Sendable {
 
     /// The same for one value alone: equal values have equal hashes, however they are written.
     ///
-    /// - Parameters:
-    ///   - json: A JSON value that ``EventScanner`` has accepted as part of an event.
-    ///   - seed: Of another hash of the same values.
-    package static func hash(json: ArraySlice<UInt8>, seed: UInt64 = 0) -> UInt64 {
+    /// - Parameter json: A JSON value that ``EventScanner`` has accepted as part of an event.
+    package static func hash(json: ArraySlice<UInt8>) -> UInt64 {
         json.withUnsafeBufferPointer { bytes in
-            var walk = Walk(bytes, seed: seed << 8)
+            var walk = Walk(bytes)
             return walk.value()
         }
     }
@@ -49,16 +47,12 @@ package struct ValueHash: Hashable, Sendable {
     private struct Walk {
         private var cursor: JSONCursor
         private let repeatedKeys = RepeatedKeys()
-        /// Added to each kind's.
-        private let seed: UInt64
         /// A crafted body can hold very many empty objects, so they must be cheap.
-        private let emptyObject: UInt64
+        private static let emptyObject = XXH64.hash(0, 0, seed: Kind.object.rawValue)
         /// The members of all open objects, those of the innermost last.
         private var members: [(key: UInt64, value: UInt64)] = []
 
-        init(_ bytes: UnsafeBufferPointer<UInt8>, seed: UInt64) {
-            self.seed = seed
-            emptyObject = XXH64.hash(0, 0, seed: seed + Kind.object.rawValue)
+        init(_ bytes: UnsafeBufferPointer<UInt8>) {
             cursor = JSONCursor(bytes)
             members.reserveCapacity(32)
         }
@@ -69,9 +63,9 @@ package struct ValueHash: Hashable, Sendable {
             case UInt8(ascii: "{"): return object()
             case UInt8(ascii: "["): return array()
             case UInt8(ascii: "\""): return text(cursor.checkedString())
-            case UInt8(ascii: "n"): return word(4, XXH64.hash(0, 0, seed: seed + Kind.null.rawValue))
-            case UInt8(ascii: "t"): return word(4, XXH64.hash(1, 0, seed: seed + Kind.bool.rawValue))
-            case UInt8(ascii: "f"): return word(5, XXH64.hash(0, 0, seed: seed + Kind.bool.rawValue))
+            case UInt8(ascii: "n"): return word(4, XXH64.hash(0, 0, seed: Kind.null.rawValue))
+            case UInt8(ascii: "t"): return word(4, XXH64.hash(1, 0, seed: Kind.bool.rawValue))
+            case UInt8(ascii: "f"): return word(5, XXH64.hash(0, 0, seed: Kind.bool.rawValue))
             default: return number()
             }
         }
@@ -82,7 +76,7 @@ package struct ValueHash: Hashable, Sendable {
         }
 
         private func text(_ text: JSONCursor.Text) -> UInt64 {
-            cursor.hash(text, seed: seed + Kind.text.rawValue)
+            cursor.hash(text, seed: Kind.text.rawValue)
         }
 
         private mutating func array() -> UInt64 {
@@ -90,11 +84,11 @@ package struct ValueHash: Hashable, Sendable {
             cursor.position += 1
             cursor.skipWhitespace()
             while !cursor.skip(UInt8(ascii: "]")) {
-                hash = XXH64.hash(hash, value(), seed: seed + Kind.array.rawValue)
+                hash = XXH64.hash(hash, value(), seed: Kind.array.rawValue)
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))
             }
-            return XXH64.hash(hash, 0, seed: seed + Kind.array.rawValue)
+            return XXH64.hash(hash, 0, seed: Kind.array.rawValue)
         }
 
         /// A sum, so that the order of members does not matter; of repeated keys the last one counts.
@@ -111,16 +105,16 @@ package struct ValueHash: Hashable, Sendable {
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))
             }
-            if members.count == first { return emptyObject }
+            if members.count == first { return Self.emptyObject }
             defer { members.removeLast(members.count - first) }
             var (sum, count) = (UInt64(0), UInt64(members.count - first))
-            for member in members[first...] { sum &+= XXH64.hash(member.key, member.value, seed: seed + Kind.member.rawValue) }
+            for member in members[first...] { sum &+= XXH64.hash(member.key, member.value, seed: Kind.member.rawValue) }
             repeatedKeys.search(members.count - first, hash: { members[first + $0].key }) { place in
                 let member = members[first + place]
-                sum &-= XXH64.hash(member.key, member.value, seed: seed + Kind.member.rawValue)
+                sum &-= XXH64.hash(member.key, member.value, seed: Kind.member.rawValue)
                 count -= 1
             }
-            return XXH64.hash(sum, count, seed: seed + Kind.object.rawValue)
+            return XXH64.hash(sum, count, seed: Kind.object.rawValue)
         }
 
         /// By value: sign, significant digits and exponent of ten, so that 1, 1.0 and 10e-1 are equal, and −0 is 0.
@@ -168,7 +162,7 @@ package struct ValueHash: Hashable, Sendable {
                 if count == 1 { (buffer[0], exponent) = (0, 0) }
                 for shift in 0..<4 { buffer[count + shift] = UInt8(truncatingIfNeeded: exponent >> Int32(8 * shift)) }
                 return XXH64.hash(
-                    UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<(count + 4)]), seed: seed + Kind.number.rawValue)
+                    UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<(count + 4)]), seed: Kind.number.rawValue)
             }
         }
     }

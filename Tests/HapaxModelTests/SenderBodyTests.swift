@@ -111,6 +111,10 @@ struct SenderBodyTests {
                 #"{"event_id":"ID","event":"e","time":3000,"distinct_id":"u","properties":{"b":2,"distinct_id":"other","$via":{"$set":{"a":1},"sdk":"mixpanel"}}}"#
             ),
             (
+                "mixpanel", #"{"event":"$identify","properties":{"distinct_id":"u","$anon_distinct_id":"$device:a","time":3}}"#,
+                #"{"event_id":"ID","event":"$identify","time":3000,"distinct_id":"u","properties":{"$anonymous_id":"$device:a","$via":{"sdk":"mixpanel"}}}"#
+            ),
+            (
                 "posthog",
                 #"{"api_key":"k","events":[{"event_type":"e","device_id":"d","insert_id":"f47ac10b-58cc-4372-a567-0e02b2c3d479"}]}"#,
                 #"{"event_id":"ID","event":"e","time":1000,"distinct_id":"d","properties":{"$via":{"sdk":"amplitude"}}}"#
@@ -145,7 +149,7 @@ struct SenderBodyTests {
             (
                 "cloudevents",
                 #"[{"datacontenttype":"application/json","id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","source":"/shop","type":"paid","data":[1]}]"#,
-                #"{"event_id":"ID","event":"paid","time":1000,"distinct_id":"/shop","properties":{"data":[1],"$via":{"id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","sdk":"cloudevents"}}}"#
+                #"{"event_id":"ID","event":"paid","time":1000,"distinct_id":"/shop","properties":{"data":[1],"$via":{"source":"/shop","id":"f47ac10b-58cc-4372-a567-0e02b2c3d479","sdk":"cloudevents"}}}"#
             ),
         ])
     func otherFamiliesBecomeOurs(via: String, body: String, laid: String) throws {

@@ -113,7 +113,7 @@ elif sdk == "cloudevents":
         for _ in range(200):
             try:
                 answer = requests.post(host + "/v1/cloudevents", data=message.body, headers=dict(message.headers, Authorization="Bearer " + key))
-                if answer.status_code == 200 and answer.content == b"":
+                if answer.status_code == 204:
                     break
             except requests.RequestException:
                 pass

@@ -115,7 +115,8 @@ struct KeyTable: Sendable {
 
     private static func check(_ entry: Entry, _ now: Int64) throws(RequestProblem) {
         // Who holds it may learn why it is refused.
-        if entry.isRevoked { throw RequestProblem(.unknownKey, detail: "this key has been revoked") }
-        if let end = entry.expiresAt, end <= now { throw RequestProblem(.unknownKey, detail: "this key has expired") }
+        var problem = RequestProblem(.unknownKey, detail: entry.isRevoked ? "this key has been revoked" : "this key has expired")
+        problem.projectID = entry.holder.projectID
+        if entry.isRevoked || entry.expiresAt.map({ $0 <= now }) == true { throw problem }
     }
 }

@@ -25,9 +25,13 @@ final class Keys: Sendable {
         /// - Parameter origin: Of the page that a request is from.
         func check(_ origin: String?) throws(RequestProblem) {
             guard let origin, let origins, !origins.contains(origin) else { return }
-            let way = keyID.map { "hapax-server keys set \($0) --origin adds it" } ?? "a browser key of your own is (docs/browsers.md)"
-            throw RequestProblem(
-                .wrongOrigin, detail: "the key is not for pages of \(String(origin.prefix(Keys.shownOrigin)).printable); \(way)")
+            let shown = String(origin.prefix(Keys.shownOrigin)).printable
+            // All of them, since those that are not named go; and nothing that a shell would take for more than a word.
+            let all = (origins.texts + [(try? Origins([shown])) == nil ? "ORIGIN" : shown]).map { "--origin '\($0)'" }
+            let list = all.count > 6 ? "--origin … for each page that it lists and for these" : all.joined(separator: " ")
+            let way =
+                keyID.map { "this lets them: hapax-server keys set \($0) \(list)" } ?? "a browser key of your own is (docs/browsers.md)"
+            throw RequestProblem(.wrongOrigin, detail: "the key is not for pages of \(shown); \(way)")
         }
     }
 

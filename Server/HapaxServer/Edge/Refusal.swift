@@ -59,7 +59,8 @@ struct RefusalMiddleware: RouterMiddleware {
             allowed = methods.first { Self.matches($0.key, path) }?.value.map(\.rawValue).joined(separator: ", ")
             problem =
                 allowed.map { RequestProblem(.methodNotAllowed, detail: "allowed here: \($0)") }
-                ?? RequestProblem(.notFound, detail: "events go to POST /v1/events; the page is at /")
+                ?? RequestProblem(
+                    .notFound, detail: "events go to POST /v1/events, other SDKs' to the paths of docs/senders.md; the page is at /")
             if allowed == nil, SenderFormat.isNearlyPath(request.uri.path[...]) {
                 problem = RequestProblem(.notFound, detail: "there is nothing at this path: set the SDK's host without a path of its own")
                 problem?.isForSender = true

@@ -14,7 +14,8 @@ struct CloudEventsRoute: Sendable {
 
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
         do throws(RequestProblem) { return try await answer(request, context) } catch {
-            var problem = ingest.noted(error)
+            var problem = ingest.noted(error, via: Self.format)
+            if problem.detail == KeyTable.noKnownKey.detail { problem = Self.noKnownKey }
             problem.isForSender = true
             problem.retryAfter = problem.retryAfter ?? Self.format.retryAfter
             throw problem
@@ -23,7 +24,9 @@ struct CloudEventsRoute: Sendable {
 
     private func answer(_ request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
         let address = context.parameters.get("key").map { $0.removingPercentEncoding ?? $0 }
-        let sender = try ingest.keys.sender(request.headers[.authorization], inAddress: [address].compactMap(\.self))
+        // A parameter that brokers can be given (http-webhook.md §3.2).
+        let token = SenderForm.text("access_token", in: Array((request.uri.query ?? "").utf8))
+        let sender = try ingest.keys.sender(request.headers[.authorization], inAddress: [address, token].compactMap(\.self))
         try ingest.checkPage(of: request, sender, via: Self.format)
         let (mode, arrival) = (try mode(of: request), currentTime())
         let attributes = try attributes(of: request)
@@ -47,12 +50,22 @@ struct CloudEventsRoute: Sendable {
                 throw RequestProblem(.rejected, detail: [result.reason, result.detail].compactMap(\.self).joined(separator: ": "))
             }
             // Brokers take a body for an event that is sent back.
-            return Response(status: .ok, headers: [.contentLength: "0"])
+            return Response(status: .noContent)
         }
         let receipt = Receipt(
             batchID: nil, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
             hint: ingested.hint)
         return Routes.response("application/json", receipt.encoded())
+    }
+
+    private static let noKnownKey = RequestProblem(
+        .unknownKey, detail: "no known key stands in Authorization (Bearer), the path (/k/KEY/...) or the query (access_token)")
+
+    /// The answer to who asks whether it is wanted here, as brokers do before they send
+    /// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md#4-abuse-protection).
+    static func consent(to request: Request) -> HTTPFields {
+        guard request.headers[.webhookOrigin] != nil else { return [:] }
+        return [.allow: "POST", .webhookAllowed: "*", .webhookRate: "*"]
     }
 
     private enum Mode { case structured, binary, batch }
@@ -86,7 +99,7 @@ struct CloudEventsRoute: Sendable {
 }
 
 extension HTTPField.Name {
-    /// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md#4-abuse-protection
-    static let webhookOrigin = HTTPField.Name("WebHook-Request-Origin") ?? .via
-    static let webhookAllowed = HTTPField.Name("WebHook-Allowed-Origin") ?? .via
+    fileprivate static let webhookOrigin = HTTPField.Name("WebHook-Request-Origin") ?? .via
+    fileprivate static let webhookAllowed = HTTPField.Name("WebHook-Allowed-Origin") ?? .via
+    fileprivate static let webhookRate = HTTPField.Name("WebHook-Allowed-Rate") ?? .via
 }

@@ -67,9 +67,10 @@ struct IngestRoute: Sendable {
         }
     }
 
-    /// Counts a key that is not known.
-    func noted(_ problem: RequestProblem) -> RequestProblem {
+    /// Counts a key that is not known; of one that was, its project hears.
+    func noted(_ problem: RequestProblem, via: SenderFormat? = nil) -> RequestProblem {
         if problem.code == .unknownKey { live.keyWasUnknown() }
+        if let projectID = problem.projectID { live.refused(projectID, problem, via: via?.via) }
         return problem
     }
 

@@ -66,7 +66,9 @@ struct ReadRoutes: Sendable {
             throw RequestProblem(.expired, detail: "events of that day are no longer kept")
         }
         throw RequestProblem(
-            .notFound, detail: "no event of this id is stored, and this server has refused none since \(since)",
+            .notFound,
+            detail:
+                "no event of this id is stored, and this server has refused none since \(since); ids of SDKs that are one only together with more are found by where=$via.id:ID",
             members: ["ring_since": .string(since.description)])
     }
 

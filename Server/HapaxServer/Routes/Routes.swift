@@ -51,9 +51,7 @@ struct Routes {
                     add(place, .post, answer)
                     if format.pixels.contains(path) { add(place, .get, answer) }
                     add(place, .options) { request, _ in
-                        // Who sends for others asks whether it is wanted here.
-                        let asks = format.answer == .receipt && request.headers[.webhookOrigin] != nil
-                        return Response(status: .noContent, headers: asks ? [.webhookAllowed: "*"] : [:])
+                        Response(status: .noContent, headers: format.answer == .receipt ? CloudEventsRoute.consent(to: request) : [:])
                     }
                 }
             }

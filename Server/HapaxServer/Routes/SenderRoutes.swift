@@ -21,7 +21,7 @@ struct SenderRoutes: Sendable {
             if request.method == .get { response.headers[.cacheControl] = "no-store" }
             return response
         } catch {
-            var problem = ingest.noted(error)
+            var problem = ingest.noted(error, via: format)
             if problem.detail == KeyTable.noKnownKey.detail { problem = Self.noKnownKey }
             problem.isForSender = true
             if format.keepsAtForbidden, [401, 415].contains(problem.status) { problem.statusForSender = 403 }

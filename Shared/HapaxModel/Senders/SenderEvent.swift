@@ -2,8 +2,9 @@
 /// here can refuse an event, but never store what the scanner would not.
 ///
 /// `{"event_id":…,"event":…,"time":…,"distinct_id":…,"properties":{…,"$anonymous_id":…,"$via":{…,"batch":{…},"id":…,"sdk":…}}}`. What is not named is copied
-/// as it was sent. What is ours stands last, and of repeated members the last counts: so no sender can forge it.
-struct SenderEvent {
+/// as it was sent. What is ours stands last, and of repeated members the last counts: so no sender can forge it. A class, since it is handed on some times between being
+/// stepped over and being laid, and is large.
+final class SenderEvent {
     /// A longer one, with what belongs to all events of its body, is refused before it is laid: that may leave out fields of the transport, but not so many.
     static let maximumBytes = 2 * EventLimits.maximumEventBytes
 
@@ -42,51 +43,44 @@ struct SenderEvent {
     ///
     /// - Returns: nil if no object begins there, or it cannot be stepped over.
     init?(_ steps: inout JSONSteps, _ format: SenderFormat) {
-        struct State {
-            var event: SenderEvent
-            let cursor: JSONCursor
-        }
-        let start = steps.position
+        let (start, cursor) = (steps.position, JSONCursor(steps.bytes))
         range = start..<start
-        others.reserveCapacity(8)
-        var state = State(event: self, cursor: JSONCursor(steps.bytes))
-        guard steps.object(&state, { $0.event.take($1, format, $0.cursor) }) else { return nil }
-        self = state.event
+        var event = self
+        guard steps.object(&event, { $0.take($1, format, cursor) }) else { return nil }
         range = start..<steps.position
-        if !format.nested.isEmpty { takeProperties(format, state.cursor) }
-        settleOperation(in: state.cursor.bytes)
+        if format.hasNestedRoles { takeProperties(format, cursor) }
+        settleOperation(in: cursor.bytes)
     }
 
     /// What is done to a profile names the event, and holds its properties, if nothing else does.
-    private mutating func settleOperation(in body: UnsafeBufferPointer<UInt8>) {
+    private func settleOperation(in body: UnsafeBufferPointer<UInt8>) {
         guard let (_, value, member) = operation else { return }
         guard name == nil, properties == nil else { operation = nil; return others.append(member) }
         if body[value.lowerBound] == UInt8(ascii: "{") { properties = Field(value: value, member: member) } else { others.append(member) }
     }
 
     /// Takes what stands among the properties and is none.
-    private mutating func takeProperties(_ format: SenderFormat, _ cursor: JSONCursor) {
+    private func takeProperties(_ format: SenderFormat, _ cursor: JSONCursor) {
         guard let properties, range.count <= Self.maximumBytes else { return }
         var steps = JSONSteps(cursor.bytes, at: properties.value.lowerBound)
-        var state = (event: self, kept: [Range<Int>]())
-        _ = steps.object(&state) { state, member in
-            guard let role = format.nestedRole(of: member.key, in: cursor) else { return state.kept.append(member.range) }
+        var kept: [Range<Int>] = []
+        _ = steps.object(&kept) { kept, member in
+            guard let role = format.nestedRole(of: member.key, in: cursor) else { return kept.append(member.range) }
             // What cannot be used stays.
-            let before = state.event.others.count
-            state.event.take(member, as: role, cursor)
-            state.kept += state.event.others[before...]
-            state.event.others.removeSubrange(before...)
+            let before = others.count
+            take(member, as: role, cursor)
+            kept += others[before...]
+            others.removeSubrange(before...)
         }
-        self = state.event
-        kept = state.kept
+        self.kept = kept
     }
 
-    private mutating func take(_ member: JSONSteps.Member, _ format: SenderFormat, _ cursor: JSONCursor) {
+    private func take(_ member: JSONSteps.Member, _ format: SenderFormat, _ cursor: JSONCursor) {
         guard member.range.upperBound - range.lowerBound <= Self.maximumBytes else { return }
         take(member, as: format.role(of: member.key, in: cursor), cursor)
     }
 
-    private mutating func take(_ member: JSONSteps.Member, as role: SenderFormat.Role?, _ cursor: JSONCursor) {
+    private func take(_ member: JSONSteps.Member, as role: SenderFormat.Role?, _ cursor: JSONCursor) {
         let body = cursor.bytes
         // `null` is absent, and so is an empty text, which some SDKs send until somebody logs in.
         let isAbsent = Self.isBytes("null", member.value, in: body) || Self.isBytes(#""""#, member.value, in: body)
@@ -162,6 +156,7 @@ struct SenderEvent {
     }
 
     private static func isNumber(_ value: Range<Int>, in body: UnsafeBufferPointer<UInt8>) -> Bool {
+        if body[value.lowerBound] == UInt8(ascii: "\"") { return false }
         var cursor = JSONCursor(body, at: value.lowerBound)
         return (try? cursor.number()) == value
     }
@@ -262,7 +257,7 @@ struct SenderEvent {
         writer.integer(time ?? arrival)
         writer.raw(#","distinct_id":"#)
         let user = user?.value ?? anonymous?.value ?? source?.value
-        if let source, source.value != user { others.append(source.member) }
+        if let source { others.append(source.member) }
         if let user { Self.copyText(user, in: body, &writer) } else { writer.raw(#""$unknown""#) }
         writer.raw(#","properties":{"#)
         if let kept {

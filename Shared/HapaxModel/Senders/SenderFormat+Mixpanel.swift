@@ -8,6 +8,8 @@ extension SenderFormat {
         ] + (operations.map { ($0, .operation) } as [(StaticString, Role)]),
         nested: [
             ("token", .key), ("distinct_id", .user(rank: 1)), ("$insert_id", .id), ("time", .time(rank: 1)),
+            // Of `$identify`, as ours has it: so that erasing the user finds who it was before.
+            ("$anon_distinct_id", .anonymous(rank: 0)),
             // Written when it sends.
             ("mp_sent_by_lib_version", .dropped),
         ],

@@ -19,7 +19,8 @@ extension SenderFormat {
                 // Counted from the first attempt; other ones say something else of the same instant.
                 ("offset", .dropped),
             ],
-            nested: [("token", .key), ("distinct_id", .user(rank: 1))], isDatedByID: true, paths: paths.map { ($0, "") }, pixels: pixels,
+            nested: [("token", .key), ("distinct_id", .user(rank: 1)), ("$anon_distinct_id", .anonymous(rank: 0))], isDatedByID: true,
+            paths: paths.map { ($0, "") }, pixels: pixels,
             libraries: ownLibrary, answer: answer,
             // Its SDKs count failures, and some give everything up at the fourth.
             retryAfter: 30)

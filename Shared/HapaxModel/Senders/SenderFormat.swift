@@ -42,9 +42,9 @@ package final class SenderFormat: Sendable {
     /// Its name in `$via.sdk`; part of ids, so it is never changed.
     package let via: String
     let body: [(name: StaticString, role: BodyRole)]
-    let event: [(name: StaticString, role: Role)]
+    private let event: Roles
     /// The same of members of an event's properties; the others stay there.
-    let nested: [(name: StaticString, role: Role)]
+    private let nested: Roles
     /// Texts before an id that begins with its instant: the milliseconds follow, then a hyphen.
     let datedPrefixes: [String]
     /// What an id that is no UUID is one with.
@@ -86,7 +86,7 @@ package final class SenderFormat: Sendable {
         keyParameters: [StaticString] = ["api_key"], encrypted: [String] = [], libraries: [(name: String, version: String)],
         answer: Answer = .all, retryAfter: Int, keepsAtForbidden: Bool = false
     ) {
-        (self.via, self.body, self.event, self.nested, self.libraries) = (via, body, event, nested, libraries)
+        (self.via, self.body, self.event, self.nested, self.libraries) = (via, body, Roles(event), Roles(nested), libraries)
         (self.datedPrefixes, self.scope, self.mayBeInSeconds, self.isDatedByID) = (datedPrefixes, scope, mayBeInSeconds, isDatedByID)
         (self.typeNames, self.named, self.unwrapped) = (typeNames, named, unwrapped)
         (self.paths, self.pixels, self.isEventInAddress) = (paths, pixels, isEventInAddress)
@@ -169,12 +169,29 @@ package final class SenderFormat: Sendable {
         }
     }
 
-    func role(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? {
-        event.first { cursor.equals(key, $0.name) }?.role
-    }
+    /// Whether any member of an event's properties is none.
+    var hasNestedRoles: Bool { !nested.all.isEmpty }
 
-    func nestedRole(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? {
-        nested.first { cursor.equals(key, $0.name) }?.role
+    func role(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? { event[key, cursor] }
+
+    func nestedRole(of key: JSONCursor.Text, in cursor: JSONCursor) -> Role? { nested[key, cursor] }
+
+    /// The roles of fields by the length of their names, since each member of each event is looked up.
+    private struct Roles: Sendable {
+        let all: [(name: StaticString, role: Role)]
+        private let byLength: [[(name: StaticString, role: Role)]]
+
+        init(_ all: [(name: StaticString, role: Role)]) {
+            self.all = all
+            let longest = all.map(\.name.utf8CodeUnitCount).max() ?? 0
+            byLength = (0...longest).map { length in all.filter { $0.name.utf8CodeUnitCount == length } }
+        }
+
+        subscript(key: JSONCursor.Text, cursor: JSONCursor) -> Role? {
+            if key.hasEscapes { return all.first { cursor.equals(key, $0.name) }?.role }
+            guard key.range.count < byLength.count else { return nil }
+            return byLength[key.range.count].first { cursor.equals(key, $0.name) }?.role
+        }
     }
 
     func bodyRole(of key: JSONCursor.Text, in cursor: JSONCursor) -> BodyRole? {

@@ -42,9 +42,13 @@ struct SenderIDs: Sendable {
     ///   - time: The event's own, or that of its arrival, in Unix milliseconds: what has neither id nor time is an event of its own each time.
     ///   - values: All else that is stored of it: JSON that ``EventScanner`` has accepted.
     func id(name: [UInt8], user: [UInt8], time: Int64, values: ArraySlice<UInt8>, ordinal: Int) -> EventID {
-        let values = [0, 1].flatMap { seed in withUnsafeBytes(of: ValueHash.hash(json: values, seed: seed).bigEndian) { Array($0) } }
         var bytes = beforeContent
-        for part in [name, user, Array("\(time)".utf8), values, Array("\(ordinal)".utf8)] { Self.add(part, to: &bytes) }
+        Self.add(name, to: &bytes)
+        Self.add(user, to: &bytes)
+        Self.add("\(time)".utf8, to: &bytes)
+        // Not even the sender of both could gain by two contents with one hash: he alone loses one of them.
+        withUnsafeBytes(of: ValueHash.hash(json: values).bigEndian) { Self.add($0, to: &bytes) }
+        Self.add("\(ordinal)".utf8, to: &bytes)
         return Self.id(hashing: bytes, at: time)
     }
 
