@@ -49,7 +49,8 @@ package struct SHA256Digest: Hashable, Sendable {
     }
 
     private static func words(_ bytes: UnsafeRawBufferPointer) -> SIMD4<UInt64> {
-        SIMD4((0..<4).map { UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self)) })
+        func word(_ number: Int) -> UInt64 { UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8 * number, as: UInt64.self)) }
+        return SIMD4(word(0), word(1), word(2), word(3))
     }
 
     #if !canImport(CryptoKit)

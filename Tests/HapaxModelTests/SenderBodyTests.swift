@@ -286,6 +286,7 @@ struct SenderBodyTests {
         #expect(try event(#"{"messageId":"\#(derived)","event":"e","userId":"u"}"#).id != derived.description)
         let dated = try event(#"{"messageId":"ajs-next-1764417600000-0b3e1c7c-3f7a-4a55-9b5e-1f2f6c1f4e11","event":"e","userId":"u"}"#).id
         #expect(EventID(uuidString: dated)?.unixMilliseconds == 1_764_417_600_000)
+        #expect(dated == "019acf7b-fa00-7855-ab64-dd16289708cc", "frozen; by Python's hashlib")
     }
 
     @Test("Without an id equal content is one event, in whatever order its members stand; equal ones of one request are counted")
@@ -294,6 +295,7 @@ struct SenderBodyTests {
         let again = #"{"userId":"u","properties":{"b":[2],"a":1},"timestamp":"2026-11-29T13:00:00+01:00","event":"e","sentAt":"now"}"#
         let (one, other) = (try event(first).id, try event(again).id)
         #expect(one == other && EventID(uuidString: one)?.unixMilliseconds == 1_795_953_600_000)
+        #expect(one == "01a2272d-2600-776a-8857-d234fefe49c7", "frozen")
         let three = try read(#"{"batch":[\#(first),\#(again),\#(first.replacing("\"a\":1", with: "\"a\":3"))]}"#).ids
         #expect(Set(three).count == 3 && three[0] == one)
         let timeless = #"{"event":"e","userId":"u"}"#

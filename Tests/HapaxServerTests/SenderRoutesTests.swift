@@ -133,6 +133,26 @@ struct SenderRoutesTests {
         return [0x78, 0x01, 1] + length + bytes + withUnsafeBytes(of: sum, Array.init)
     }
 
+    @Test("An event a line is a body, too, packed or not; a line that is none is told from the others")
+    func linesAreEvents() async throws {
+        let lines = (0..<3).map {
+            #" {"event":"e","properties":{"token":"\#(RunningServer.key)","distinct_id":"u","$insert_id":"\#($0)","time":1790000000}}"#
+        }
+        try await RunningServer.run { server in
+            for body in [
+                Array((lines.joined(separator: "\r\n\n") + "\n5\n").utf8), try Gzip.compress(Array(lines.joined(separator: "\n").utf8)),
+            ] {
+                let answer = try await send(
+                    "", to: server, path: "/import?verbose=1", headers: ["Content-Type": "application/x-ndjson"], body: body)
+                let isFirst = body.first != 0x1F
+                #expect(
+                    answer.status == 200
+                        && answer.body.contains(isFirst ? #""stored":3,"duplicates":0,"rejected":1"# : #""stored":0,"duplicates":3"#),
+                    "\(answer.body)")
+            }
+        }
+    }
+
     @Test("A plain body may have 8 MiB, a packed one 1 MiB, as it arrives")
     func bodiesMayBeLarge() async throws {
         try await RunningServer.run { server in

@@ -11,6 +11,8 @@ enum RequestBodyReader {
         var isCompressed: Bool
         /// Whether another vendor's SDK has sent it, in any of the forms that these pack their bodies in.
         var isForeign = false
+        /// Whether it has an event a line.
+        var isLines = false
     }
 
     /// - Throws: ``RequestProblem``: encoding not supported, too large, or cut.
@@ -28,13 +30,15 @@ enum RequestBodyReader {
             request, limit: isPlain ? EventLimits.maximumDecompressedBodyBytes : EventLimits.maximumBodyBytes)
         let isCompressed = Gzip.isPacked(bytes)
         if isCompressed, bytes.count > EventLimits.maximumBodyBytes { throw tooLarge(EventLimits.maximumBodyBytes) }
-        return Body(bytes: bytes, isCompressed: isCompressed, isForeign: true)
+        let isLines = request.headers[.contentType]?.lowercased().hasPrefix("application/x-ndjson") == true
+        return Body(bytes: bytes, isCompressed: isCompressed, isForeign: true, isLines: isLines)
     }
 
     /// - Returns: The decompressed body.
     /// - Throws: ``RequestProblem``: too large after decompression, or damaged.
     static func unpacked(_ body: Body) throws(RequestProblem) -> [UInt8] {
         guard body.isForeign else { return body.isCompressed ? try inflated(body.bytes) : body.bytes }
+        if body.isLines { return SenderForm.array(ofLines: body.isCompressed ? try inflated(body.bytes) : body.bytes) }
         // Each form at most once.
         let plain = SenderForm.json(in: body.isCompressed ? try inflated(body.bytes, takesZlib: true) : body.bytes)
         return !body.isCompressed && Gzip.isPacked(plain) ? try inflated(plain, takesZlib: true) : plain

@@ -17,14 +17,19 @@ struct JSONSteps {
     var isAtEnd: Bool { position >= bytes.count }
 
     /// The byte at the position, or 0 at the end.
+    @inline(__always)
     var current: UInt8 { position < bytes.count ? bytes[position] : 0 }
 
+    @inline(__always)
     mutating func skipWhitespace() {
+        // Nearly all senders write none.
+        guard current <= 0x20 else { return }
         var cursor = JSONCursor(bytes, at: position)
         cursor.skipWhitespace()
         position = cursor.position
     }
 
+    @inline(__always)
     mutating func skip(_ byte: UInt8) -> Bool {
         guard current == byte else { return false }
         position += 1

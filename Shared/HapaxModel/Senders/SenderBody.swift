@@ -5,6 +5,7 @@ package struct SenderBody: EventSource {
     private let format: SenderFormat
     private let type: String
     private let ids: SenderIDs
+    private let writer = ReusedWriter()
     private let arrival: Int64
 
     /// Bytes that were stepped over and laid so far.
@@ -259,10 +260,10 @@ package struct SenderBody: EventSource {
             }
             key = key ?? its
         }
-        let (envelope, ids) = (envelope, ids)
-        sent.lay(in: own, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
-            defer { ordinals[id, default: 0] += 1 }
-            return ordinals[id, default: 0]
+        sent.lay(in: own, &writer.value, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
+            let equals = (ordinals[id] ?? -1) + 1
+            ordinals[id] = equals
+            return equals
         } _: { fields, laid in
             laidBytes += laid.count
             guard let problem = fields.problem else { return take(fields, laid, envelope) }
@@ -273,9 +274,20 @@ package struct SenderBody: EventSource {
             if format.unwrapped == nil { refused.name = sent.namePlace(in: bytes) }
             guard format.unwrapped == nil, let hidden = sent.hidden else { return take(refused, bytes, envelope) }
             // And no key: who may read must not learn how to write.
-            var shown = Array(bytes)
-            for place in hidden.dropFirst().dropLast() { shown[place] = UInt8(ascii: "*") }
+            var shown = Array(bytes[event.range])
+            for place in hidden.dropFirst().dropLast() { shown[place - event.range.lowerBound] = UInt8(ascii: "*") }
+            refused.wire = 0..<shown.count
+            if !refused.name.range.isEmpty { refused.name.range = refused.name.range.shifted(by: -event.range.lowerBound) }
             shown.withUnsafeBufferPointer { take(refused, $0, envelope) }
         }
     }
+}
+
+/// One buffer for all events of a body.
+private final class ReusedWriter {
+    var value = JSONWriter(capacity: 2_048)
+}
+
+extension Range<Int> {
+    fileprivate func shifted(by distance: Int) -> Self { lowerBound + distance..<upperBound + distance }
 }

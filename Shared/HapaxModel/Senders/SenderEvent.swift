@@ -196,17 +196,19 @@ final class SenderEvent {
     /// Lays the event as one of ours and scans it.
     ///
     /// - Parameters:
+    ///   - writer: Receives it; what it held before is gone.
     ///   - type: Of an event that does not say its own.
     ///   - shared: Members of the body that belong to each of its events.
     ///   - arrival: The time of an event without one, in Unix milliseconds.
     ///   - ordinal: How many equal events without an id the request had before.
     ///   - take: Receives the fields, and the laid event that holds them.
     func lay(
-        in body: UnsafeBufferPointer<UInt8>, _ format: SenderFormat, type defaultType: String, shared: [Range<Int>], arrival: Int64,
+        in body: UnsafeBufferPointer<UInt8>, _ writer: inout JSONWriter, _ format: SenderFormat, type defaultType: String,
+        shared: [Range<Int>], arrival: Int64,
         _ ids: SenderIDs, ordinal: (EventID) -> Int,
         _ take: (EventFields, UnsafeBufferPointer<UInt8>) -> Void
     ) {
-        var writer = JSONWriter(capacity: range.count + 256)
+        writer.removeLast(writer.count)
         func copy(_ range: Range<Int>, _ writer: inout JSONWriter) { writer.raw(UnsafeBufferPointer(rebasing: body[range])) }
         let read = Self.milliseconds(time, in: body, format)
         var time = read ?? Self.milliseconds(otherTime, in: body, format)
@@ -222,8 +224,16 @@ final class SenderEvent {
             case .nameAndUser: [bytes(name?.value), bytes(user?.value)]
             case .source: [bytes(source?.value)]
             }
-        let isAlone = format.scope != .source
-        let given = id.flatMap { Self.withText($0, in: body) { ids.id(of: $0, in: scope, isAlone: isAlone) } }
+        var isItself = false
+        let given = id.flatMap { id in
+            Self.withText(id, in: body) { text -> EventID? in
+                if format.scope != .source, let own = SenderIDs.itself(text) {
+                    isItself = true
+                    return own
+                }
+                return ids.id(hashing: text, in: scope)
+            }
+        }
         if format.isDatedByID, time == nil { time = given?.unixMilliseconds }
         writer.raw(#"{"event_id":"#)
         writer.id(given ?? .least)
@@ -284,14 +294,12 @@ final class SenderEvent {
         }
         if !own.isEmpty { copyObject("own", own, in: body, &writer) }
         if !shared.isEmpty { copyObject("batch", shared, in: body, &writer) }
-        if let id, given != nil, Self.withText(id, in: body, { isAlone && SenderIDs.isItself($0) ? nil : true }) ?? false {
+        if let id, given != nil, !isItself {
             writer.raw(#""id":"#)
             Self.copyText(id, in: body, &writer)
             writer.raw(",")
         }
-        writer.raw(#""sdk":"#)
-        writer.string(format.via)
-        writer.raw("}}}")
+        writer.raw(format.mark)
         var fields = EventScanner.fields(of: &writer)
         if given == nil {
             let parts = [others + own, shared, anonymous.map { [$0.value] } ?? []]
@@ -328,27 +336,32 @@ final class SenderEvent {
         _ ids: SenderIDs,
         _ ordinal: (EventID) -> Int
     ) -> EventID {
-        let (name, user) = writer.withBytes { laid in
-            let laid = UnsafeBufferPointer(laid)
-            return (fields.name.withBytes(of: laid) { Array($0) }, fields.distinctID.withBytes(of: laid) { Array($0) })
-        }
         // All that is stored of it: a page's name and a group's id are no properties.
         var values: [UInt8] = []
         values.reserveCapacity(range.count + 64)
-        func add(_ open: String, _ members: [Range<Int>], _ close: String) {
-            values += open.utf8
+        func add(_ open: StaticString, _ members: [Range<Int>], _ close: StaticString) {
+            values.append(contentsOf: UnsafeBufferPointer(start: open.utf8Start, count: open.utf8CodeUnitCount))
             for (number, member) in members.enumerated() {
                 if number > 0 { values.append(UInt8(ascii: ",")) }
-                values += body[member]
+                values.append(contentsOf: UnsafeBufferPointer(rebasing: body[member]))
             }
-            values += close.utf8
+            values.append(contentsOf: UnsafeBufferPointer(start: close.utf8Start, count: close.utf8CodeUnitCount))
         }
         if let kept { add("[{", kept, "}") } else if let properties { add("[", [properties.value], "") } else { add("[{", [], "}") }
         // Members of the event, members of the body that belong to it, and the anonymous user.
         add(",{", parts[0], "}")
         add(",{", parts[1], "}")
         add(",[", parts[2], "]]")
-        let content = { (ordinal: Int) in ids.id(name: name, user: user, time: time, values: values[...], ordinal: ordinal) }
+        func content(_ ordinal: Int) -> EventID {
+            writer.withBytes { laid in
+                let laid = UnsafeBufferPointer(laid)
+                return fields.name.withBytes(of: laid) { name in
+                    fields.distinctID.withBytes(of: laid) { user in
+                        ids.id(name: name, user: user, time: time, values: values[...], ordinal: ordinal)
+                    }
+                }
+            }
+        }
         let first = content(0)
         let number = ordinal(first)
         let id = number == 0 ? first : content(number)

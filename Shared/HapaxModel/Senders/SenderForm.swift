@@ -11,6 +11,12 @@ package enum SenderForm {
         return Gzip.isPacked(bytes) ? bytes : wellFormed(bytes)
     }
 
+    /// An event a line, as one array.
+    package static func array(ofLines body: [UInt8]) -> [UInt8] {
+        let lines = body.split(separator: UInt8(ascii: "\n")).filter { line in line.contains { $0 > 0x20 } }
+        return [UInt8(ascii: "[")] + lines.joined(separator: [UInt8(ascii: ",")]) + [UInt8(ascii: "]")]
+    }
+
     /// Some scripts write each half of a surrogate pair by itself before they pack it: three bytes and three, instead of the four of UTF-8 (RFC 3629 §3). A half without
     /// its other one becomes U+FFFD.
     private static func wellFormed(_ text: [UInt8]) -> [UInt8] {

@@ -41,6 +41,8 @@ package final class SenderFormat: Sendable {
 
     /// Its name in `$via.sdk`; part of ids, so it is never changed.
     package let via: String
+    /// What ends each laid event.
+    let mark: [UInt8]
     let body: [(name: StaticString, role: BodyRole)]
     private let event: Roles
     /// The same of members of an event's properties; the others stay there.
@@ -87,6 +89,7 @@ package final class SenderFormat: Sendable {
         answer: Answer = .all, retryAfter: Int, keepsAtForbidden: Bool = false
     ) {
         (self.via, self.body, self.event, self.nested, self.libraries) = (via, body, Roles(event), Roles(nested), libraries)
+        mark = Array(#""sdk":"\#(via)"}}}"#.utf8)
         (self.datedPrefixes, self.scope, self.mayBeInSeconds, self.isDatedByID) = (datedPrefixes, scope, mayBeInSeconds, isDatedByID)
         (self.typeNames, self.named, self.unwrapped) = (typeNames, named, unwrapped)
         (self.paths, self.pixels, self.isEventInAddress) = (paths, pixels, isEventInAddress)

@@ -1,5 +1,5 @@
 /// The ids of foreign events (docs/senders.md). The rules are never changed: another one gets another first part.
-struct SenderIDs: Sendable {
+final class SenderIDs: Sendable {
     private let datedPrefixes: [String]
     /// What is hashed before an id, and before a content.
     private let (beforeID, beforeContent): ([UInt8], [UInt8])
@@ -17,21 +17,18 @@ struct SenderIDs: Sendable {
     /// A UUID that is not of version 8 is itself, and so are the 32 digits of one of version 4. Any other text is hashed, to a UUID of version 8; if it begins
     /// with its instant, as Segment's `ajs-next-MS-UUID`, to one of version 7 in that instant's month.
     ///
-    /// - Parameters:
-    ///   - scope: What the id is unique in, where its SDK says so.
-    ///   - isAlone: Whether a UUID is one without its scope.
-    func id(of text: UnsafeBufferPointer<UInt8>, in scope: [[UInt8]] = [], isAlone: Bool = true) -> EventID {
-        if isAlone, let id = Self.itself(text) { return id }
+    func id(of text: UnsafeBufferPointer<UInt8>) -> EventID { Self.itself(text) ?? id(hashing: text) }
+
+    /// - Parameter scope: What the id is unique in, where its SDK says so.
+    func id(hashing text: UnsafeBufferPointer<UInt8>, in scope: [[UInt8]] = []) -> EventID {
         var bytes = beforeID
         for part in scope { Self.add(part, to: &bytes) }
         Self.add(text, to: &bytes)
         return Self.id(hashing: bytes, at: instant(of: text))
     }
 
-    /// Whether a text is the event's id, however it is written.
-    static func isItself(_ text: UnsafeBufferPointer<UInt8>) -> Bool { itself(text) != nil }
-
-    private static func itself(_ text: UnsafeBufferPointer<UInt8>) -> EventID? {
+    /// The id that a text is, however it is written; nil if it is none.
+    static func itself(_ text: UnsafeBufferPointer<UInt8>) -> EventID? {
         if text.count == 32 { return id(digits: text) }
         return EventID(utf8: text).flatMap { $0.version == 8 ? nil : $0 }
     }
@@ -41,7 +38,9 @@ struct SenderIDs: Sendable {
     /// - Parameters:
     ///   - time: The event's own, or that of its arrival, in Unix milliseconds: what has neither id nor time is an event of its own each time.
     ///   - values: All else that is stored of it: JSON that ``EventScanner`` has accepted.
-    func id(name: [UInt8], user: [UInt8], time: Int64, values: ArraySlice<UInt8>, ordinal: Int) -> EventID {
+    func id(name: UnsafeBufferPointer<UInt8>, user: UnsafeBufferPointer<UInt8>, time: Int64, values: ArraySlice<UInt8>, ordinal: Int)
+        -> EventID
+    {
         var bytes = beforeContent
         Self.add(name, to: &bytes)
         Self.add(user, to: &bytes)
