@@ -17,6 +17,8 @@ package struct SHA256Digest: Hashable, Sendable {
         #endif
     }
 
+    fileprivate init(words: SIMD4<UInt64>) { self.words = words }
+
     package init(of text: String) {
         var text = text
         self = text.withUTF8 { SHA256Digest(of: UnsafeRawBufferPointer($0)) }
@@ -55,9 +57,9 @@ package struct SHA256Digest: Hashable, Sendable {
 
     #if !canImport(CryptoKit)
     /// libcrypto never changes it and never frees it.
-    private nonisolated(unsafe) static let sha256 = hapax_sha256()
+    fileprivate nonisolated(unsafe) static let sha256 = hapax_sha256()
 
-    private static func words(_ compute: (UnsafeMutablePointer<UInt8>?) -> Bool) -> SIMD4<UInt64> {
+    fileprivate static func words(_ compute: (UnsafeMutablePointer<UInt8>?) -> Bool) -> SIMD4<UInt64> {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 32) { bytes in
             // It fails without memory, or where the machine's own settings forbid SHA-256: then no id and no key can be told from another.
             precondition(compute(bytes.baseAddress), "libcrypto does not compute SHA-256: see its settings (openssl.cnf)")
@@ -65,4 +67,25 @@ package struct SHA256Digest: Hashable, Sendable {
         }
     }
     #endif
+}
+
+/// Hashes many short texts: what libcrypto allocates for one is used for all.
+final class SHA256Hasher {
+    #if !canImport(CryptoKit)
+    private let context = EVP_MD_CTX_new()
+
+    deinit { EVP_MD_CTX_free(context) }
+    #endif
+
+    func digest(of bytes: UnsafeRawBufferPointer) -> SHA256Digest {
+        #if canImport(CryptoKit)
+        return SHA256Digest(of: bytes)
+        #else
+        let words = SHA256Digest.words { result in
+            EVP_DigestInit_ex(context, SHA256Digest.sha256, nil) == 1 && EVP_DigestUpdate(context, bytes.baseAddress, bytes.count) == 1
+                && EVP_DigestFinal_ex(context, result, nil) == 1
+        }
+        return SHA256Digest(words: words)
+        #endif
+    }
 }

@@ -260,7 +260,7 @@ package struct SenderBody: EventSource {
             }
             key = key ?? its
         }
-        sent.lay(in: own, &writer.value, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
+        sent.lay(in: own, &writer.place.pointee, format, type: type, shared: events == nil ? [] : shared, arrival: arrival, ids) { id in
             let equals = (ordinals[id] ?? -1) + 1
             ordinals[id] = equals
             return equals
@@ -283,9 +283,16 @@ package struct SenderBody: EventSource {
     }
 }
 
-/// One buffer for all events of a body.
+/// One buffer for all events of a body. Behind a pointer, since it is written to throughout the laying of an event, whose every other access would be compared with that.
 private final class ReusedWriter {
-    var value = JSONWriter(capacity: 2_048)
+    let place = UnsafeMutablePointer<JSONWriter>.allocate(capacity: 1)
+
+    init() { place.initialize(to: JSONWriter(capacity: 2_048)) }
+
+    deinit {
+        place.deinitialize(count: 1)
+        place.deallocate()
+    }
 }
 
 extension Range<Int> {

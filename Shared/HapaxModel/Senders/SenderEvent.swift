@@ -45,8 +45,8 @@ final class SenderEvent {
     init?(_ steps: inout JSONSteps, _ format: SenderFormat) {
         let (start, cursor) = (steps.position, JSONCursor(steps.bytes))
         range = start..<start
-        var event = self
-        guard steps.object(&event, { $0.take($1, format, cursor) }) else { return nil }
+        var nothing: Void = ()
+        guard steps.object(&nothing, { take($1, format, cursor) }) else { return nil }
         range = start..<steps.position
         if format.hasNestedRoles { takeProperties(format, cursor) }
         settleOperation(in: cursor.bytes)
@@ -113,11 +113,11 @@ final class SenderEvent {
             let new = Field(rank: rank, value: member.value, member: member.range)
             guard let old = time, old.rank != rank else { return time = new }
             (time, otherTime) = rank < old.rank ? (new, old) : (old, new)
-        case .user(let rank): Self.settle(&user, Field(rank: rank, value: member.value, member: member.range), &others)
-        case .anonymous(let rank): Self.settle(&anonymous, Field(rank: rank, value: member.value, member: member.range), &others)
+        case .user(let rank): user = settled(user, Field(rank: rank, value: member.value, member: member.range))
+        case .anonymous(let rank): anonymous = settled(anonymous, Field(rank: rank, value: member.value, member: member.range))
         case .properties(let rank):
             guard body[member.value.lowerBound] == UInt8(ascii: "{") else { return others.append(member.range) }
-            Self.settle(&properties, Field(rank: rank, value: member.value, member: member.range), &others)
+            properties = settled(properties, Field(rank: rank, value: member.value, member: member.range))
         case .data:
             let isObject = body[member.value.lowerBound] == UInt8(ascii: "{")
             (properties, kept) = isObject ? (Field(value: member.value, member: member.range), nil) : (nil, [member.range])
@@ -125,10 +125,10 @@ final class SenderEvent {
     }
 
     /// Of two fields the one with the lesser rank counts, and the other one is kept; of a repeated one the last counts.
-    private static func settle(_ field: inout Field?, _ new: Field, _ others: inout [Range<Int>]) {
-        guard let old = field, old.rank != new.rank else { return field = new }
-        field = new.rank < old.rank ? new : old
+    private func settled(_ old: Field?, _ new: Field) -> Field {
+        guard let old, old.rank != new.rank else { return new }
         others.append(new.rank < old.rank ? old.member : new.member)
+        return new.rank < old.rank ? new : old
     }
 
     // MARK: - What it says

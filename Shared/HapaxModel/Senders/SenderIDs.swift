@@ -1,5 +1,6 @@
 /// The ids of foreign events (docs/senders.md). The rules are never changed: another one gets another first part.
-final class SenderIDs: Sendable {
+final class SenderIDs {
+    private let hasher = SHA256Hasher()
     private let datedPrefixes: [String]
     /// What is hashed before an id, and before a content.
     private let (beforeID, beforeContent): ([UInt8], [UInt8])
@@ -24,7 +25,7 @@ final class SenderIDs: Sendable {
         var bytes = beforeID
         for part in scope { Self.add(part, to: &bytes) }
         Self.add(text, to: &bytes)
-        return Self.id(hashing: bytes, at: instant(of: text))
+        return id(hashing: bytes, at: instant(of: text))
     }
 
     /// The id that a text is, however it is written; nil if it is none.
@@ -48,7 +49,7 @@ final class SenderIDs: Sendable {
         // Not even the sender of both could gain by two contents with one hash: he alone loses one of them.
         withUnsafeBytes(of: ValueHash.hash(json: values).bigEndian) { Self.add($0, to: &bytes) }
         Self.add("\(ordinal)".utf8, to: &bytes)
-        return Self.id(hashing: bytes, at: time)
+        return id(hashing: bytes, at: time)
     }
 
     private static func id(digits: UnsafeBufferPointer<UInt8>) -> EventID? {
@@ -66,8 +67,8 @@ final class SenderIDs: Sendable {
     }
 
     /// - Parameter milliseconds: Of an id that lies in its month; nil: of one without a day.
-    private static func id(hashing bytes: [UInt8], at milliseconds: Int64?) -> EventID {
-        let words = bytes.withUnsafeBytes { SHA256Digest(of: $0) }.words
+    private func id(hashing bytes: [UInt8], at milliseconds: Int64?) -> EventID {
+        let words = bytes.withUnsafeBytes { hasher.digest(of: $0) }.words
         let (high, low) = (words[0], words[1] & (.max >> 2) | (0b10 << 62))
         if let milliseconds { return EventID(versionedHigh: UInt64(milliseconds) << 16 | 0x7000 | high & 0xFFF, low: low) }
         let isMarked = high & 0xFFF == EventID.datedMark
