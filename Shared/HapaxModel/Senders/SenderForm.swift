@@ -1,3 +1,5 @@
+import Foundation
+
 /// The forms in which scripts pack JSON so that a browser asks for no leave: fields of a form, base64.
 package enum SenderForm {
     /// The JSON of a body: itself, or that of the form's field `data` or `data_list`, in base64 or not.
@@ -61,7 +63,7 @@ package enum SenderForm {
 
     /// The same decoded; nil if it is empty, or no UTF-8.
     package static func text(_ name: StaticString, in form: [UInt8]) -> String? {
-        field(name, in: form).flatMap { $0.isEmpty ? nil : String(validating: decoded($0), as: UTF8.self) }
+        field(name, in: form).flatMap { $0.isEmpty ? nil : String(bytes: decoded($0), encoding: .utf8) }
     }
 
     /// The fields of a form, but for some, as members of one object, all of them texts.

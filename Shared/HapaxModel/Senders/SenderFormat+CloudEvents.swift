@@ -36,7 +36,7 @@ package enum CloudEvent {
             if isJSON, isOneValue(data) {
                 writer.member(named: "data")
                 writer.raw(data)
-            } else if isJSON || type?.lowercased().hasPrefix("text/") == true, let text = String(validating: data, as: UTF8.self) {
+            } else if isJSON || type?.lowercased().hasPrefix("text/") == true, let text = String(bytes: data, encoding: .utf8) {
                 writer.member("data", text)
             } else {
                 writer.member("data_base64", Data(data).base64EncodedString())
@@ -75,6 +75,6 @@ package enum CloudEvent {
             }
             text = plain[...]
         }
-        return String(validating: SenderForm.decoded(Array(text.utf8)[...], plusIsBlank: false), as: UTF8.self)
+        return String(bytes: SenderForm.decoded(Array(text.utf8)[...], plusIsBlank: false), encoding: .utf8)
     }
 }
