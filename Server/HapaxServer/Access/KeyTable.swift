@@ -114,9 +114,10 @@ struct KeyTable: Sendable {
     }
 
     private static func check(_ entry: Entry, _ now: Int64) throws(RequestProblem) {
+        guard entry.isRevoked || entry.expiresAt.map({ $0 <= now }) == true else { return }
         // Who holds it may learn why it is refused.
         var problem = RequestProblem(.unknownKey, detail: entry.isRevoked ? "this key has been revoked" : "this key has expired")
         problem.projectID = entry.holder.projectID
-        if entry.isRevoked || entry.expiresAt.map({ $0 <= now }) == true { throw problem }
+        throw problem
     }
 }

@@ -38,7 +38,7 @@ enum RequestBodyReader {
     /// - Throws: ``RequestProblem``: too large after decompression, or damaged.
     static func unpacked(_ body: Body) throws(RequestProblem) -> [UInt8] {
         guard body.isForeign else { return body.isCompressed ? try inflated(body.bytes) : body.bytes }
-        if body.isLines { return SenderForm.array(ofLines: body.isCompressed ? try inflated(body.bytes) : body.bytes) }
+        if body.isLines { return SenderForm.array(ofLines: body.isCompressed ? try inflated(body.bytes, takesZlib: true) : body.bytes) }
         // Each form at most once.
         let plain = SenderForm.json(in: body.isCompressed ? try inflated(body.bytes, takesZlib: true) : body.bytes)
         return !body.isCompressed && Gzip.isPacked(plain) ? try inflated(plain, takesZlib: true) : plain
